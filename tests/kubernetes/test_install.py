@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -227,6 +228,29 @@ def test_a_preemption_on_eight_gpus_and_its_proof(installed: Installed) -> None:
     eventually(lambda: len(_job_pods(installed)) == 8, "the victims run again", installed.report)
     installed.bailiff("audit", "verify")
     installed.bailiff("audit", "replay")
+
+
+def test_a_user_asks_with_a_kubeconfig_and_no_exec(installed: Installed, tmp_path: Path) -> None:
+    """By the Role `bailiff-reader`, through a port that kubectl forwards to the query interface."""
+    cluster, reader = installed.cluster, f"{RELEASE}-reader"
+    cluster.kubectl("create", "serviceaccount", "lead", "-n", "default")
+    cluster.kubectl("create", "rolebinding", "lead", f"--role={reader}", "--serviceaccount=default:lead", "-n", NAMESPACE)
+    config = cluster.kubeconfig_of("lead", "default", tmp_path / "kubeconfig")
+    refused = asked(cluster, config, "kubectl", "exec", "-n", NAMESPACE, f"{RELEASE}-api-0", "--", "true")
+    assert 'cannot create resource "pods/exec"' in refused.stderr
+    file = tmp_path / "job.yaml"
+    file.write_text("name: one-more\ngpus: 8\npriority_class: inference\nimage: x\ncommand: ['true']\n")
+    program = str(Path(sys.executable).with_name("kubectl-bailiff"))
+    planned = asked(cluster, config, program, "plan", str(file), "--pool", "pool-a")
+    assert planned.returncode == 0, planned.stderr
+    assert "one-more" in planned.stdout
+
+
+def asked(cluster: Cluster, config: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    """With this kubeconfig, and nothing that says where Kafka is."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BAILIFF_")}
+    environment |= {"KUBECONFIG": str(config), "PATH": f"{cluster.programs}:{environment['PATH']}"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=environment)
 
 
 def test_an_upgrade_replaces_services_and_agents_while_jobs_run(installed: Installed) -> None:

@@ -60,6 +60,7 @@ DOCS = ROOT / "docs"
 SERVICES = ("admission", "victim_selection", "eviction_executor", "node_agent", "auditor", "rollup", "kubernetes_bridge")
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 GENERATED = ("docs/events/", "docs/reference/cli/", "docs/reference/figures.md")
+COMMAND = r"(?<!from)(?<!-n)(?<!kubectl)(?:^|[\s/])bailiff "
 MOST_WORDS, MOST_README_LINES = 2500, 150
 CODE = [path for folder in ("libs", "services") for path in (ROOT / folder).rglob("*.py")]
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in CODE)
@@ -233,7 +234,9 @@ def test_no_path_of_one_machine(path: Path) -> None:
 def test_commands_exist(path: Path) -> None:
     root = root_command()
     for text in code(path.read_text(encoding="utf-8")):
-        for first, second in re.findall(r"(?<!from)(?<!-n)(?:^|[\s/])bailiff ([a-z][a-z-]*)(?: ([a-z][a-z-]*)\b)?", text):
+        for first, second in re.findall(
+            COMMAND + r"([a-z][a-z-]*)(?: ([a-z][a-z-]*)\b)?", text
+        ):
             assert first in root.commands, f"there is no `bailiff {first}`"
             inner = getattr(root.commands[first], "commands", None)
             if inner is not None and second:
@@ -701,7 +704,7 @@ def command_lines(path: Path) -> Iterator[list[str]]:
     """The words of each `bailiff …` command line of a page, up to what is not its own."""
     for text in code(path.read_text(encoding="utf-8")):
         for line in text.replace("\\\n", " ").splitlines():
-            found = re.search(r"(?<!from)(?<!-n)(?:^|[\s/])bailiff ([a-z][^|;]*)", line)
+            found = re.search(COMMAND + r"([a-z][^|;]*)", line)
             if found is None:
                 continue
             try:

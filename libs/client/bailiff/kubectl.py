@@ -1,28 +1,40 @@
 """`kubectl bailiff`: the same questions as `bailiff`, with workloads named as in kubectl.
 
 kubectl finds it as the program `kubectl-bailiff`. Objects are read with kubectl itself, so with the user's own rights; the bridge
-has written the job's name and state to them. It decides nothing, and changes nothing.
+has written the job's name and state to them. The log is read through the query interface, to which kubectl forwards a port,
+unless a setting says where it is. It decides nothing, and changes nothing.
 """
 
+import base64
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
 
-USAGE = """usage: kubectl bailiff why KIND/NAME [-n NAMESPACE] [--context CONTEXT]
+USAGE = """usage: kubectl bailiff queue [options of kubectl get]
+       kubectl bailiff why KIND/NAME [-n NAMESPACE] [--context CONTEXT]
        kubectl bailiff explain KIND/NAME [-n NAMESPACE] [--context CONTEXT] [options of bailiff explain]
+       kubectl bailiff receipt KIND/NAME [-n NAMESPACE] [--context CONTEXT] [options of bailiff audit receipt]
        kubectl bailiff prove KIND/NAME [-n NAMESPACE] [--context CONTEXT] [options of bailiff audit prove]
-       kubectl bailiff queue [options of bailiff list]
+       kubectl bailiff plan JOBFILE [--context CONTEXT] [options of bailiff plan]
 
-why: what the bridge last wrote about it, with kubectl's rights alone. explain: why it is pending or was preempted, from the log.
-prove: the record that its state cites, with the path to its seal. queue: what runs and what is pending, in queue order.
+queue: what `kubectl get bailiffjobs` shows, by position. why: what the bridge last wrote about it. Both need only a kubeconfig.
+explain: why it is pending or was preempted, from the log. receipt: a page that proves its latest preemption. prove: the record
+that its state cites, with the path to its seal. plan: where one more job would run, and whom it would preempt.
 KIND/NAME: a workload or one of its pods, as in job/train or pod/train-0-x7k2p.
 """
 OF_KUBECTL = ("-n", "--namespace", "--context", "--kubeconfig")
 JOB, STATUS, POOL = "bailiff.io/job", "bailiff.io/status", "bailiff.io/pool"
+WHERE = ("BAILIFF_API", "BAILIFF_KAFKA__BOOTSTRAP", "BAILIFF_SETTINGS")
+"""Settings that say where the log is read."""
+API_NAMESPACE, API_POD, API_SECRET, API_PORT = "bailiff", "bailiff-api-0", "bailiff-api-token", 8620
+"""As the chart names them, and its Role `bailiff-reader` permits."""
+FORWARDS = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+) ")
 CITED = re.compile(r"\(([^()\s]+)#([0-9]+)\)$")
 
 
@@ -32,46 +44,93 @@ class NotOfBailiff(Exception):
 
 def main() -> None:
     """The entry point of `kubectl-bailiff`."""
+    arguments = sys.argv[1:]
     try:
-        command = command_for(sys.argv[1:])
+        command = command_for(arguments)
+        if command is None:
+            sys.stderr.write(USAGE)
+            sys.exit(2)
+        if isinstance(command, str):
+            sys.stdout.write(f"{command}\n")
+            return
+        with query_interface(_split(arguments)[0]):
+            from bailiff.cli import main as bailiff
+
+            sys.argv = ["bailiff", *command]
+            bailiff()
     except NotOfBailiff as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(1)
-    if command is None:
-        sys.stderr.write(USAGE)
-        sys.exit(2)
-    if isinstance(command, str):
-        sys.stdout.write(f"{command}\n")
-        return
-    from bailiff.cli import main as bailiff
-
-    sys.argv = ["bailiff", *command]
-    bailiff()
 
 
 def command_for(arguments: Sequence[str]) -> list[str] | str | None:
     """The `bailiff` command that answers, or the answer itself. None: not a question that it knows."""
     match list(arguments):
         case ["queue", *options]:
-            return ["list", *options]
-        case ["why" | "explain" | "prove" as question, reference, *options] if "/" in reference:
-            kubectl, rest = _split(options)
-            item = _workload(reference, kubectl)
-            annotations, pool = item["metadata"].get("annotations") or {}, item["metadata"].get("labels", {}).get(POOL)
-            if not pool:
-                raise NotOfBailiff(f"{reference} has no label {POOL}: it is not in Bailiff")
-            status = annotations.get(STATUS, "")
-            if question == "why":
-                return str(status or f"the bridge has written nothing to {reference} yet")
-            if question == "explain":
-                if JOB not in annotations:
-                    raise NotOfBailiff(f"{reference} has no job in Bailiff yet{f': {status}' if status else ''}")
-                return ["explain", annotations[JOB], "--pool", pool, *rest]
-            cited = CITED.search(status)
-            if cited is None:
-                raise NotOfBailiff(f"the state of {reference} cites no record{f': {status}' if status else ''}")
-            return ["audit", "prove", cited[2], "--pool", cited[1], *rest]
+            return _kubectl("get", "bailiffjobs.bailiff.io", "--sort-by={.status.position}", *options).rstrip("\n")
+        case ["plan", file, *options]:
+            return ["plan", "--live", file, *_split(options)[1]]
+        case ["why" | "explain" | "receipt" | "prove" as question, reference, *options] if "/" in reference:
+            return _about(question, reference, *_split(options))
     return None
+
+
+def _about(question: str, reference: str, kubectl: Sequence[str], rest: Sequence[str]) -> list[str] | str:
+    item = _workload(reference, kubectl)
+    annotations, pool = item["metadata"].get("annotations") or {}, item["metadata"].get("labels", {}).get(POOL)
+    if not pool:
+        raise NotOfBailiff(f"{reference} has no label {POOL}: it is not in Bailiff")
+    status = annotations.get(STATUS, "")
+    if question == "why":
+        return str(status or f"the bridge has written nothing to {reference} yet")
+    if question == "prove":
+        cited = CITED.search(status)
+        if cited is None:
+            raise NotOfBailiff(f"the state of {reference} cites no record{f': {status}' if status else ''}")
+        return ["audit", "prove", cited[2], "--pool", cited[1], *rest]
+    if JOB not in annotations:
+        raise NotOfBailiff(f"{reference} has no job in Bailiff yet{f': {status}' if status else ''}")
+    words = ["explain"] if question == "explain" else ["audit", "receipt"]
+    return [*words, annotations[JOB], "--pool", pool, *rest]
+
+
+@contextmanager
+def query_interface(kubectl: Sequence[str]) -> Iterator[None]:
+    """Where nothing says where the log is: the query interface of the cluster, through a port that kubectl forwards meanwhile.
+
+    kubectl: its options that say which cluster.
+    """
+    if any(name in os.environ for name in WHERE) or any(word.partition("=")[0] in ("--kafka", "--settings") for word in sys.argv):
+        yield
+        return
+    where = [*_without_namespace(kubectl), "-n", API_NAMESPACE]
+    secret = orjson.loads(_kubectl("get", "secret", API_SECRET, "-o", "json", *where))
+    command = ["kubectl", "port-forward", f"pod/{API_POD}", f":{API_PORT}", "--address=127.0.0.1", *where]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as forwarding:
+        try:
+            assert forwarding.stdout is not None
+            assert forwarding.stderr is not None
+            found = FORWARDS.match(forwarding.stdout.readline())
+            if found is None:
+                raise NotOfBailiff(forwarding.stderr.readline().strip() or f"kubectl does not forward a port to {API_POD}")
+            os.environ["BAILIFF_API"] = f"http://127.0.0.1:{found[1]}"
+            os.environ["BAILIFF_API_TOKEN"] = base64.b64decode(secret["data"]["token"]).decode()
+            yield
+        finally:
+            forwarding.terminate()
+            os.environ.pop("BAILIFF_API", None)
+            os.environ.pop("BAILIFF_API_TOKEN", None)
+
+
+def _without_namespace(kubectl: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    skips = False
+    for option in kubectl:
+        if skips or option.partition("=")[0] in ("-n", "--namespace"):
+            skips = not skips and "=" not in option
+            continue
+        kept.append(option)
+    return kept
 
 
 def _split(options: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -110,9 +169,12 @@ def _pod_status(item: Any) -> Any:
 
 
 def _get(reference: str, kubectl: Sequence[str]) -> Any:
-    command = ["kubectl", "get", reference, "-o", "json", *kubectl]
-    done = subprocess.run(command, capture_output=True, check=False)
+    return orjson.loads(_kubectl("get", reference, "-o", "json", *kubectl))
+
+
+def _kubectl(*arguments: str) -> str:
+    done = subprocess.run(["kubectl", *arguments], capture_output=True, check=False)
     if done.returncode:
         text = done.stderr.decode(errors="replace").strip().removeprefix("Error from server ")
-        raise NotOfBailiff(text or f"cannot read {reference}")
-    return orjson.loads(done.stdout)
+        raise NotOfBailiff(text or f"cannot read {' '.join(arguments[:2])}")
+    return done.stdout.decode(errors="replace")

@@ -1,5 +1,7 @@
 """`kubectl bailiff`: which question becomes which command, from what the bridge wrote to the objects."""
 
+import os
+
 import orjson
 import pytest
 
@@ -76,8 +78,73 @@ def test_the_record_that_the_state_cites_is_proven():
     ]
 
 
-def test_the_queue():
-    assert kubectl.command_for(["queue", "--pool", "b"]) == ["list", "--pool", "b"]
+def test_the_queue_is_what_kubectl_shows_in_its_order(monkeypatch):
+    monkeypatch.setattr(kubectl, "_kubectl", lambda *words: f"{' '.join(words)}\n")
+    assert kubectl.command_for(["queue", "-A"]) == "get bailiffjobs.bailiff.io --sort-by={.status.position} -A"
+
+
+def test_a_receipt_is_of_the_workloads_job():
+    found = kubectl.command_for(["receipt", "pod/train-0", "-n", "a", "--to", "r.html"])
+    assert found == ["audit", "receipt", "a.train-1", "--pool", "pool-a", "--to", "r.html"]
+
+
+def test_a_job_file_is_tried_in_the_live_pool():
+    found = kubectl.command_for(["plan", "job.yaml", "--context=prod", "--pool", "b"])
+    assert found == ["plan", "--live", "job.yaml", "--pool", "b"]
+
+
+FORWARDING = """#!/bin/sh
+case "$1" in
+get) [ "$*" = "get secret bailiff-api-token -o json --context=prod -n bailiff" ] && echo '{"data": {"token": "c2VzYW1l"}}' ;;
+port-forward) echo $$ > "$0.pid"; echo "Forwarding from 127.0.0.1:4711 -> 8620"; exec sleep 1000 ;;
+esac
+"""
+REFUSING = """#!/bin/sh
+[ "$1" = get ] && echo '{"data": {"token": "c2VzYW1l"}}' && exit
+echo 'Error from server (Forbidden): pods "bailiff-api-0" is forbidden' >&2; exit 1
+"""
+
+
+@pytest.fixture
+def no_settings(monkeypatch):
+    monkeypatch.undo()  # a real program instead of the one that is played
+    for name in (*kubectl.WHERE, "BAILIFF_API_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(kubectl.sys, "argv", ["kubectl-bailiff"])
+
+
+def program(text, folder, monkeypatch):
+    path = folder / "kubectl"
+    path.write_text(text)
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    return path
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_the_log_is_read_through_a_port_that_kubectl_forwards_meanwhile(tmp_path, monkeypatch):
+    path = program(FORWARDING, tmp_path, monkeypatch)
+    with kubectl.query_interface(["-n", "team-a", "--context=prod"]):
+        assert (os.environ["BAILIFF_API"], os.environ["BAILIFF_API_TOKEN"]) == ("http://127.0.0.1:4711", "sesame")
+        pid = int(path.with_name("kubectl.pid").read_text())
+    assert "BAILIFF_API" not in os.environ
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_who_may_not_reach_it_is_told_so(tmp_path, monkeypatch):
+    program(REFUSING, tmp_path, monkeypatch)
+    with pytest.raises(kubectl.NotOfBailiff, match="forbidden"), kubectl.query_interface([]):
+        pass
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_a_setting_that_says_where_the_log_is_holds(tmp_path, monkeypatch):
+    program(REFUSING, tmp_path, monkeypatch)
+    monkeypatch.setenv("BAILIFF_API", "http://127.0.0.1:1")
+    with kubectl.query_interface([]):
+        assert os.environ["BAILIFF_API"] == "http://127.0.0.1:1"
 
 
 @pytest.mark.parametrize("arguments", [[], ["explain"], ["explain", "train"], ["delete", "job/train"]])
