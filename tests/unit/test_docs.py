@@ -66,6 +66,7 @@ CODE = [path for folder in ("libs", "services") for path in (ROOT / folder).rglo
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in CODE)
 ALERTS = set(re.findall(r"alert: (\w+)", (ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")))
 NOT_OURS = ALERTS | {
+    "RuntimeDefault",
     "CloudEvents",
     "DeviceClass",
     "PodDisruptionBudget",
@@ -234,9 +235,7 @@ def test_no_path_of_one_machine(path: Path) -> None:
 def test_commands_exist(path: Path) -> None:
     root = root_command()
     for text in code(path.read_text(encoding="utf-8")):
-        for first, second in re.findall(
-            COMMAND + r"([a-z][a-z-]*)(?: ([a-z][a-z-]*)\b)?", text
-        ):
+        for first, second in re.findall(COMMAND + r"([a-z][a-z-]*)(?: ([a-z][a-z-]*)\b)?", text):
             assert first in root.commands, f"there is no `bailiff {first}`"
             inner = getattr(root.commands[first], "commands", None)
             if inner is not None and second:
