@@ -1,5 +1,6 @@
 """The auditor searches again for every proposal: what it stores, when it raises an alarm, and what it could not search."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from tests.kits.archive import Auditor, Log, alarms, query
 from tests.kits.log_builder import MINUTE, SECOND, Story, policy
 
 from bailiff_auditor import state_follower
+from bailiff_auditor.api.verification import PROPOSAL
+from bailiff_auditor.database import connect, migrate, migrations
+from bailiff_auditor.proposal_checks import INSERT
 from bailiff_core.model.proposal import Proposal
 
 RULES = policy(preemption={"selection_timeout": "1h"})
@@ -112,6 +116,35 @@ async def test_a_proposal_that_is_not_reproduced_raises_an_alarm_with_both_resul
     async with Auditor(log, database, tmp_path, usage_seconds=1).running() as again:
         await again.until("it has caught up", lambda: again.value("bailiff_archive_head_seq") == story.state.seq)
     assert len(alarms(log)) == 1  # it is stored as checked
+
+
+async def test_what_is_verified_up_to_a_record_is_read_and_not_counted(database: str) -> None:
+    """However many proposals there are: a player asks for it at each step."""
+    results = [("reproduced", "not-reproduced", "not-searched")[seq % 7 % 3] for seq in range(2_000)]
+    connection = await connect(database, 30)
+    try:
+        *_, counts = migrations()
+        await migrate(connection, migrations()[:-1])
+        (pool,) = await connection.fetchrow("INSERT INTO pools (name, partition, identity) VALUES ('pool-a', 0, '') RETURNING id")
+        older = "INSERT INTO proposal_checks (pool, seq, computed_at, result, text) VALUES ($1, $2, 0, $3, '')"
+        await connection.executemany(older, [(pool, seq, results[seq]) for seq in range(1_000)])
+        await migrate(connection, migrations())
+        await connection.executemany(INSERT, [(pool, seq, 0, results[seq], "") for seq in range(1_000, 2_000)])
+        await connection.execute("ANALYZE proposal_checks")
+        for seq in (0, 500, 999, 1_000, 1_999, 5_000):
+            found = dict(await connection.fetchrow(PROPOSAL, pool, seq))
+            before = results[: seq + 1]
+            assert found["result"] == before[-1]
+            for name in ("reproduced", "not-reproduced", "not-searched"):
+                assert found[name.replace("-", "_")] == before.count(name), f"{counts.name}, up to {seq}"
+        plan = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {PROPOSAL}", pool, 1_999)
+        assert {node["Actual Rows"] for node in _nodes(json.loads(plan)[0]["Plan"])} == {1}
+    finally:
+        await connection.close()
+
+
+def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(node for each in plan.get("Plans", []) for node in _nodes(each))]
 
 
 async def test_proposals_made_while_the_auditor_was_down_are_checked_when_it_is_back(database: str, tmp_path: Path) -> None:

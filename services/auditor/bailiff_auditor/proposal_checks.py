@@ -18,8 +18,13 @@ from bailiff_service.logs import logger
 
 from .stored_checks import StoredChecks
 
-INSERT = """INSERT INTO proposal_checks (pool, seq, computed_at, result, text) VALUES ($1, $2, $3, $4, $5)
-    ON CONFLICT (pool, seq) DO UPDATE SET computed_at = excluded.computed_at, result = excluded.result, text = excluded.text"""
+INSERT = """INSERT INTO proposal_checks (pool, seq, computed_at, result, text, reproduced, not_reproduced, not_searched)
+    SELECT $1, $2, $3, $4, $5, coalesce(before.reproduced, 0) + ($4 = 'reproduced')::int,
+        coalesce(before.not_reproduced, 0) + ($4 = 'not-reproduced')::int,
+        coalesce(before.not_searched, 0) + ($4 = 'not-searched')::int
+    FROM (VALUES (0)) one LEFT JOIN LATERAL
+        (SELECT * FROM proposal_checks WHERE pool = $1 AND seq < $2 ORDER BY seq DESC LIMIT 1) before ON true
+    ON CONFLICT (pool, seq) DO NOTHING"""  # each seq is checked once: see `after`
 Result = Literal["reproduced", "not-reproduced", "not-searched"]
 
 

@@ -46,13 +46,8 @@ class Verification(BaseModel):
     keys: list[SealItem] = Field(description="The keys of the seals, oldest first.")
 
 
-PROPOSALS = """SELECT count(*) FILTER (WHERE result = 'reproduced') AS reproduced,
-    count(*) FILTER (WHERE result = 'not-reproduced') AS not_reproduced,
-    count(*) FILTER (WHERE result = 'not-searched') AS not_searched
-    FROM proposal_checks WHERE pool = $1 AND seq <= $2"""
-PROPOSAL = (
-    """SELECT seq, computed_at, result, text FROM proposal_checks WHERE pool = $1 AND seq <= $2 ORDER BY seq DESC LIMIT 1"""
-)
+PROPOSAL = """SELECT seq, computed_at, result, text, reproduced, not_reproduced, not_searched
+    FROM proposal_checks WHERE pool = $1 AND seq <= $2 ORDER BY seq DESC LIMIT 1"""
 SEAL = """SELECT "offset", 'LogSealed' AS kind, data FROM seals WHERE pool = $1 AND size > $2 ORDER BY size LIMIT 1"""
 KEYS = """SELECT "offset", 'SealingKey' AS kind, data FROM sealing_keys WHERE pool = $1 ORDER BY "offset" """
 
@@ -64,8 +59,7 @@ async def verification(query: Annotated[PoolQuery, Depends()], seq: given.SeqPat
         pool: int = reading.pool["id"]
         if seq >= reading.pool["next_seq"]:
             raise not_archived(query.name, seq, reading.pool["next_seq"])
-        (proposals,) = await reading.fetch(PROPOSALS, pool, seq)
-        newest = await reading.fetch(PROPOSAL, pool, seq)
+        newest = [dict(row) for row in await reading.fetch(PROPOSAL, pool, seq)]
         seals = await reading.fetch(SEAL, pool, seq)
         keys = await reading.fetch(KEYS, pool)
         found: dict[str, Any] = {
@@ -74,8 +68,8 @@ async def verification(query: Annotated[PoolQuery, Depends()], seq: given.SeqPat
             "next_seq": reading.pool["next_seq"],
             "broken": reading.pool["broken"],
             "checked_seq": reading.pool["allocations_seq"],
-            "proposals": dict(proposals),
-            "proposal": dict(newest[0]) if newest else None,
+            "proposals": {name: newest[0].pop(name) if newest else 0 for name in ProposalCounts.model_fields},
+            "proposal": newest[0] if newest else None,
             "seal": seal_item(seals[0]) if seals else None,
             "keys": [seal_item(row) for row in keys],
         }
