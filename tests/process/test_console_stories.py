@@ -145,7 +145,7 @@ async def test_a_preemption_on_the_timeline_and_in_the_player(stack: Stack, page
     await expect(page.locator(".timeline-playhead")).to_be_visible()
     await expect(page.locator(".record-summary")).to_contain_text("Preemption decided urgent")
     verifier = page.get_by_role("region", name="Verifier")
-    await expect(verifier.get_by_text(re.compile(r"✓ Signed seal over the first \d+ records"))).to_be_visible()
+    await expect(verifier.get_by_text(re.compile(r"✓ #\d+ is included in the seal over the first \d+ records"))).to_be_visible()
     await expect(verifier.get_by_text(re.compile(r"✓ (\d+) of \1 proposals? up to here reproduced"))).to_be_visible()
     await see.accessible("the player at a decision")
     decision = page.url

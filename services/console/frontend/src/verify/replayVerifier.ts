@@ -1,6 +1,9 @@
 // Verifies the records that a player passes: computes their hashes from the bytes of the log, each from the one before it.
+import { fromHex, hex } from "./bytes";
 import { claimedHead } from "./chainVerifier";
 import { nextHead, start, type Head, type Line } from "./chain";
+import { leafHash, rootOf } from "./merkle";
+import type { Seal } from "./seals";
 import type { ArchiveQuery } from "./verifyRecord";
 
 const FROM_FIRST = 2_000;
@@ -30,6 +33,7 @@ export class ReplayVerifier {
   private first = 0;
   private orphans = 0;
   private readonly hashes = new Map<number, string>();
+  private readonly sealed = new Map<string, boolean>();
 
   constructor(
     private readonly pool: string,
@@ -40,6 +44,18 @@ export class ReplayVerifier {
     if (!this.hashes.has(seq)) await this.reach(seq, offset);
     const computed = this.hashes.get(seq) ?? null;
     return { seq, first: this.first, last: (this.head?.nextSeq ?? 0) - 1, orphans: this.orphans, computed, same: computed === hash };
+  }
+
+  /** Whether the records that `at` has computed, and those after them, are those under this seal; null: not all of them are read, as in a long log. */
+  async isUnder(seal: Pick<Seal, "size" | "root">): Promise<boolean | null> {
+    if (this.head === null || this.first > 0 || seal.size - this.head.nextSeq > FAR) return null;
+    if (!this.hashes.has(seal.size - 1)) await this.reach(seal.size - 1, 0);
+    const about = `${seal.size} ${seal.root}`;
+    if (!this.sealed.has(about)) {
+      const hashes = Array.from({ length: seal.size }, (_, seq) => this.hashes.get(seq));
+      this.sealed.set(about, hashes.every((each) => each !== undefined) && hex(rootOf(hashes.map((each) => leafHash(fromHex(each!))))) === seal.root);
+    }
+    return this.sealed.get(about)!;
   }
 
   private async reach(seq: number, offset: number): Promise<void> {

@@ -2,11 +2,11 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 
 import { archivePath, get, usePolling, type RecordDetails, type Verification } from "../../api";
-import { count, moment, sanitizeLine } from "../../lib";
+import { count, sanitizeLine } from "../../lib";
 import { recordPath } from "../../ui";
 import { ReplayVerifier, type ReplayState } from "../../verify/replayVerifier";
 import { sealHolds, type Seal, type SealItem } from "../../verify/seals";
-import { chainText, isSettled, newestText, proposalsText, type Verdict } from "./verifierText";
+import { chainText, isSettled, newestText, proposalsText, sealText, type Verdict } from "./verifierText";
 
 const REFRESH_MS = 5_000;
 
@@ -44,7 +44,7 @@ export function VerifierState({ pool, record }: { pool: string; record: RecordDe
           </p>
         </>
       )}
-      {audited.value && <SealState pool={pool} audited={audited.value} />}
+      {audited.value && state && <SealState pool={pool} audited={audited.value} state={state} verifier={verifier} />}
       <h3>Verified by the auditor</h3>
       {audited.value ? (
         <>
@@ -61,15 +61,18 @@ export function VerifierState({ pool, record }: { pool: string; record: RecordDe
   );
 }
 
-function SealState({ pool, audited: { identity, seal, keys } }: { pool: string; audited: Verification }) {
+function SealState({ pool, audited: { identity, seal, keys }, state, verifier }: { pool: string; audited: Verification; state: ReplayState; verifier: ReplayVerifier }) {
   const holds = useMemo(() => seal !== null && sealHolds(pool, identity, keys as SealItem[], seal.data as Seal), [pool, identity, seal?.offset, keys.length]);
+  const isUnder = useSignal<boolean | null | undefined>(undefined);
+  useEffect(() => {
+    let stale = false;
+    isUnder.value = undefined;
+    if (seal && holds) verifier.isUnder(seal.data as Seal).then((found) => void (!stale && (isUnder.value = found)), () => void (!stale && (isUnder.value = null)));
+    return () => void (stale = true);
+  }, [verifier, state.seq, seal?.offset, holds]);
   if (!seal) return <p>No seal covers it yet.</p>;
-  const { size, sealed_at } = seal.data as Seal;
-  return (
-    <p>
-      <span class={holds ? "good" : "bad"}>{holds ? "✓ Signed seal" : "✗ The signature is not valid of the seal"}</span> over the first {count(size, "record")}, {moment(new Date(sealed_at / 1000).toISOString())}.
-    </p>
-  );
+  if (holds && isUnder.value === undefined) return <p class="soft">Computing the tree of the {count((seal.data as Seal).size, "sealed record")}…</p>;
+  return <VerdictLine verdict={sealText(state, seal.data as Seal, holds, isUnder.value ?? null)} />;
 }
 
 function VerdictLine({ verdict: { ok, text, more } }: { verdict: Verdict }) {

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { Verification } from "../../api";
 import sealVectors from "../../verify/seal-vectors.json";
 import { sealHolds, type Seal, type SealItem } from "../../verify/seals";
-import { chainText, isSettled, newestText, proposalsText } from "./verifierText";
+import { chainText, isSettled, newestText, proposalsText, sealText } from "./verifierText";
 
 const proposals = (reproduced: number, not_reproduced = 0, not_searched = 0) => ({ reproduced, not_reproduced, not_searched });
 const audited = (changed: Partial<Verification> = {}): Verification => ({ seq: 9, identity: "", next_seq: 12, broken: "", checked_seq: 11, proposals: proposals(3), proposal: null, seal: null, keys: [], ...changed });
@@ -41,4 +41,13 @@ test("a seal holds for the log's key and identity only", () => {
   expect(sealHolds("a100", seal.identity, [], seal)).toBe(false);
   expect(sealHolds("a100", "f".repeat(64), keys, seal)).toBe(false);
   expect(sealHolds("h100", seal.identity, keys, seal)).toBe(false);
+});
+
+test("a valid signature is not called an inclusion", () => {
+  const seal = { size: 9, sealed_at: 0 };
+  const found = (same: boolean, holds: boolean, isUnder: boolean | null) => sealText({ seq: 4, same }, seal, holds, isUnder);
+  expect(found(true, true, true)).toMatchObject({ ok: true, text: expect.stringContaining("#4 is included in the seal over the first 9 records") as string });
+  expect(found(true, true, null)).toMatchObject({ ok: null, text: expect.stringContaining("Whether #4 is among them was not computed") as string });
+  for (const each of [found(false, true, true), found(true, true, false)]) expect(each).toMatchObject({ ok: false, text: expect.stringContaining("Other records") as string });
+  expect(found(true, false, null)).toMatchObject({ ok: false, text: expect.stringContaining("The signature is not valid") as string });
 });

@@ -1,6 +1,8 @@
-// What the auditor has verified up to a record, in sentences.
+// What the auditor, and this browser, have verified up to a record, in sentences.
 import type { Verification } from "../../api";
-import { count } from "../../lib";
+import { count, moment } from "../../lib";
+import type { ReplayState } from "../../verify/replayVerifier";
+import type { Seal } from "../../verify/seals";
 
 /** ok null: neither verified nor refuted. more: text of the archive. */
 export interface Verdict {
@@ -30,4 +32,12 @@ export function newestText({ proposal }: Verification): Verdict | null {
   if (!proposal || proposal.result === "reproduced") return null;
   const isFalse = proposal.result === "not-reproduced";
   return { ok: isFalse ? false : null, text: isFalse ? `✗ #${proposal.seq} is not reproduced.` : `#${proposal.seq} was not searched again:`, more: proposal.text };
+}
+
+/** Of the first seal over the record. holds: its signature does. isUnder: whether it was signed over the records that were read; null: not computed. */
+export function sealText({ seq, same }: Pick<ReplayState, "seq" | "same">, { size, sealed_at }: Pick<Seal, "size" | "sealed_at">, holds: boolean, isUnder: boolean | null): Verdict {
+  const seal = `the seal over the first ${count(size, "record")}, ${moment(new Date(sealed_at / 1000).toISOString())}`;
+  if (!holds) return { ok: false, text: `✗ The signature is not valid of ${seal}` };
+  if (isUnder === null) return { ok: null, text: `The signature is valid of ${seal}. Whether #${seq} is among them was not computed: that takes all of them.` };
+  return isUnder && same ? { ok: true, text: `✓ #${seq} is included in ${seal}, whose signature is valid` } : { ok: false, text: `✗ Other records than these were signed in ${seal}` };
 }
