@@ -60,9 +60,10 @@ class Machine(Protocol):
 
 
 class ByPid:
-    """Tasks whose instance is a pid, and whose devices are those that were ordered."""
+    """Tasks whose instance is a pid, and whose devices are those ordered. inits: of its processes, those without a GPU."""
 
     inventory: SimulatedInventory
+    inits = 0
 
     def gpus_of(self, running: Running) -> tuple[str, ...]:
         return (GPU,)
@@ -71,7 +72,8 @@ class ByPid:
         return int(running.instance) in pids
 
     def has_processes_on(self, device: str, pids: tuple[int, ...]) -> bool:
-        return self.inventory.usage(device).pids == pids
+        used = self.inventory.usage(device).pids
+        return set(used) <= set(pids) and len(pids) - len(used) == (self.inits if pids else 0)
 
 
 class RealMachine(ByPid):
@@ -99,20 +101,19 @@ class RealMachine(ByPid):
 
 
 class IsolatedMachine(RealMachine):
-    """Its jobs do not see the agent's folder."""
+    """Its jobs do not see the agent's folder. As root they run below an init."""
+
+    inits = 0 if os.geteuid() else 1
 
     def agent(self) -> Runtime:
         state = self.folder / "state"
         return ProcessRuntime(state, devices=self.inventory, hidden=(state,))
 
-    def has_processes_on(self, device: str, pids: tuple[int, ...]) -> bool:
-        """As root it runs below an init, which uses no GPU."""
-        used = self.inventory.usage(device).pids
-        return set(used) <= set(pids) and len(pids) - len(used) == (1 if pids and os.geteuid() == 0 else 0)
-
 
 class ContainerMachine(RealMachine):
-    """Its jobs are the same, each in a container that finds the machine's folder in its place."""
+    """Its jobs are the same, each in a container, below its init, that finds the machine's folder in its place."""
+
+    inits = 1
 
     def agent(self) -> Runtime:
         return DockerRuntime(self.folder, devices=self.inventory)

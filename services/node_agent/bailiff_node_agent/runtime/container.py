@@ -92,7 +92,8 @@ class Output:
 class TerminalRelay:
     """Carries bytes between the terminal of a container, which the engine makes, and the task's own, which has log and clients.
 
-    The task's own changes nothing on the way. What the container prints while the engine is unavailable is lost.
+    The task's own changes nothing on the way. What the container prints while the engine is unavailable is lost; what is typed is
+    kept.
     """
 
     def __init__(self, url: str, container: str, terminal: Terminal) -> None:
@@ -100,6 +101,7 @@ class TerminalRelay:
         tty.setraw(terminal.slave)
         self._size, (self._resized, self._resizes) = DEFAULT_SIZE, os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._stream: socket.socket | None = None
+        self._typed = bytearray()
         terminal.resized = self._resize
 
     def attach(self, engine: Engine) -> None:
@@ -118,7 +120,7 @@ class TerminalRelay:
 
     def _carry(self, engine: Engine, stream: socket.socket) -> None:
         """Output goes on while the job reads no input."""
-        typed = bytearray()
+        typed = self._typed
         stream.setblocking(False)
         engine.resize(self._container, *self._size)
         poll = select.poll()

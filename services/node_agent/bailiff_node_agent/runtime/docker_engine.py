@@ -14,6 +14,9 @@ import urllib3
 from docker.errors import APIError, DockerException
 
 TIMEOUT_S, STARTS_WITHIN_S, POLL_S = 15.0, 10.0, 0.05
+# The engine has such keys always, by default Ctrl-P Ctrl-Q, and holds the first one back until the next is typed: so it is one
+# that programs hardly use, and nobody types what follows.
+DETACH_KEYS = ",".join(["ctrl-^", *["ctrl-@"] * 31])
 Reply = TypeVar("Reply")
 
 
@@ -79,11 +82,13 @@ class Engine:
     def attach(self, container: str) -> socket.socket:
         """What is typed into its terminal, and what that shows from now on."""
         with _translated_errors():
-            return _socket_of(self._connected().attach_socket(container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))
+            wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "detachKeys": DETACH_KEYS}
+            return _socket_of(self._connected().attach_socket(container, wanted))
 
     def execute(self, container: str, command: list[str], env: dict[str, str]) -> tuple[str, socket.socket]:
         """Run the command beside the container's own, with a terminal: its id, and the terminal's bytes."""
-        made = self._call(lambda client: client.exec_create(container, command, stdin=True, tty=True, environment=env))
+        wanted = {"stdin": True, "tty": True, "environment": env, "detach_keys": DETACH_KEYS}
+        made = self._call(lambda client: client.exec_create(container, command, **wanted))
         with _translated_errors():
             return str(made["Id"]), _socket_of(self._connected().exec_start(made["Id"], tty=True, socket=True))
 
