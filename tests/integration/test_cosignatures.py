@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+from pydantic import ValidationError
 from tests.bench.synthetic import long_log
 from tests.kits.archive import Auditor, Log, query
 from tests.kits.witness import RunningWitness
@@ -11,6 +13,7 @@ from bailiff.audit.cosignatures import ask
 from bailiff.audit.log_sources import from_archive, from_kafka
 from bailiff.audit.verify import chain_of, verified
 from bailiff.witness.witnesses import WitnessAddress
+from bailiff_auditor.settings import AuditorSettings
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, LogSealed
@@ -18,7 +21,7 @@ from bailiff_core.model.message import MessageBody
 from bailiff_log.checkpoints import Checkpoint, log_key, witness_key
 from bailiff_log.cosignatures import MAX_WITNESSES, parse_cosignature, signed_refusal
 from bailiff_log.cosigner import Cosigner
-from bailiff_log.signed_notes import Note
+from bailiff_log.signed_notes import KeyKind, Note, NoteKey
 
 WIRES = long_log(400)[:400]
 EVERY = {"seal_records": 100, "seal_seconds": 3600}
@@ -129,6 +132,38 @@ async def test_no_invented_witnesses_hide_the_refusal_of_one_that_cosigned_befor
     assert len([text for text in texts if "w1.example" in text]) == 1
     assert "the seals end with 100 records" in next(text for text in texts if "w1.example" in text)
     assert len(texts) == MAX_WITNESSES
+
+
+async def test_no_invented_witnesses_crowd_a_named_one_out_of_the_archive(database: str, tmp_path: Path) -> None:
+    """They cosigned first, and as many as are kept: the archive still shows what the named one cosigns and refuses."""
+    log = Log()
+    log.append(WIRES[:200])
+    async with Auditor(log, database, tmp_path / "a", **EVERY).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 200)
+    *invented, own = (cosigned_by(log, number, tmp_path / f"w{number}") for number in range(1, MAX_WITNESSES + 4))
+    for each in (*invented, own):
+        publish(log, each)
+    refusal = CheckpointRefused(
+        witness=own.witness, cosigned=own.checkpoint, reason="the seals end with 100 records", refused_at=1
+    )
+    publish(log, signed_refusal(refusal, log.pool, bytes([MAX_WITNESSES + 3]) * 32))
+    named = (f"{own.witness} http://127.0.0.1:1",)
+    async with Auditor(log, database, tmp_path / "a", witness_keys=named, **EVERY).running() as auditor:
+        await auditor.until("an alarm is raised", log.alarms)
+    rows = await query(database, 'SELECT kind, witness FROM cosignatures ORDER BY "offset"')
+    assert [(row["kind"], row["witness"]) for row in rows] == [
+        *(("CheckpointCosigned", each.witness) for each in invented[:MAX_WITNESSES]),
+        ("CheckpointCosigned", own.witness),
+        ("CheckpointRefused", own.witness),
+    ]
+    async with from_archive(database, None) as source:
+        found = await verified(source, (), 1, [WitnessAddress(NoteKey.parse(own.witness, KeyKind.COSIGNATURE))])
+    assert (found["ok"], found["witnesses"]["cosigned"]) == (True, 200)
+
+
+def test_a_text_that_is_no_witness_is_refused_when_the_auditor_starts() -> None:
+    with pytest.raises(ValidationError, match="is not a key of a signed note"):
+        AuditorSettings(postgres="postgresql://x", witness_keys=("w1",))
 
 
 async def test_an_archive_restored_from_an_older_copy_is_found(database: str, tmp_path: Path) -> None:

@@ -88,6 +88,11 @@ class Cosigned:
             return None
 
 
+def witness_keys(named: Iterable[str]) -> frozenset[str]:
+    """The keys of witnesses that somebody names, each as `VKEY` or `VKEY URL`. Raises `NoteError`."""
+    return frozenset(str(NoteKey.parse((each.split() or [""])[0], KeyKind.COSIGNATURE)) for each in named)
+
+
 class Kept:
     """Chooses what a reader keeps of one log's cosignatures, whatever anybody publishes: what says more than the same witness
     has said before, of the witnesses that it knows and of the first others.

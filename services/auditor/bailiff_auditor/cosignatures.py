@@ -1,6 +1,7 @@
 """Archives what witnesses say about a log's seals, and raises an alarm for what they refuse."""
 
 import json
+from collections.abc import Collection
 
 from asyncpg import Connection
 
@@ -20,11 +21,13 @@ ALARM_EVERY = 3_600_000_000  # of each witness
 
 
 class CosignatureArchiver:
-    """Follows `bailiff.cosignatures` for one pool. pool_id: its row in the archive."""
+    """Follows `bailiff.cosignatures` for one pool. pool_id: its row in the archive. named: keys of known witnesses."""
 
-    def __init__(self, bus: Bus, pool: str, pool_id: int, connection: Connection, alarms: Alarms) -> None:
+    def __init__(
+        self, bus: Bus, pool: str, pool_id: int, connection: Connection, alarms: Alarms, named: Collection[str] = ()
+    ) -> None:
         self._bus, self._pool, self._id, self._db, self._alarms = bus, pool, pool_id, connection, alarms
-        self._kept = Kept()
+        self._kept = Kept(named)
         self._refused: dict[str, tuple[int, int]] = {}  # the last refusal of each witness that was an alarm, and when
 
     async def run(self) -> None:

@@ -132,7 +132,8 @@ class AuditorService:
     async def _archive_cosignatures(self, pool: PoolDeclaration, pool_id: int) -> None:
         connection = await self._connect()
         try:
-            await CosignatureArchiver(self._bus, pool.name, pool_id, connection, self._alarms).run()
+            named = self._settings.witness_keys
+            await CosignatureArchiver(self._bus, pool.name, pool_id, connection, self._alarms, named).run()
         finally:
             connection.terminate()
 

@@ -103,6 +103,28 @@ async def test_no_message_of_others_hides_a_refusal_from_doctor(tmp_path: Path) 
     assert {check["status"] for check in others} == {"ok"}
 
 
+async def test_doctor_shows_named_witnesses_before_any_number_of_others_and_misses_silent_ones(tmp_path: Path) -> None:
+    *_, newest = LOG.cosigned_by(tmp_path, "w1")
+    cluster = MemoryCluster(lambda: NOW)
+    cluster.create_topics(1)
+    for number in range(2 * MAX_WITNESSES):
+        key, note = invented_cosignature(number)
+        body = CheckpointRefused(witness=str(key), cosigned=note, reason="invented", refused_at=1)
+        headers, value = wrap(
+            signed_refusal(body, "pool-a", bytes([number]) * 32), source="/test", id="1", pool="pool-a", time_us=NOW
+        )
+        cluster.store(topics.COSIGNATURES.name, 0, b"pool-a", headers, value)
+    headers, value = wrap(newest, source="/test", id="1", pool="pool-a", time_us=NOW)
+    cluster.store(topics.COSIGNATURES.name, 0, b"pool-a", headers, value)
+    async with Client(cluster.client("c"), source="test") as client:
+        found = [check async for check in cosignature_checks(client, "pool-a", {str(KEYS["w1"]), str(KEYS["w2"])})]
+    missed, more, own, *others = found
+    assert (missed["status"], missed["found"].startswith("w2 has cosigned nothing")) == ("warn", True)
+    assert more["found"].startswith(f"{MAX_WITNESSES} more keys")
+    assert (own["status"], own["found"]) == ("ok", f"w1 cosigned the first {END} records")
+    assert len(others) == MAX_WITNESSES
+
+
 def invented_cosignature(number: int) -> tuple[NoteKey, str]:
     """A key that anybody can make, and a checkpoint that it cosigned."""
     private = bytes([number]) * 32

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -31,6 +32,7 @@ from bailiff.audit.receipt.rules import CHECKS, PURPOSES, RULES
 from bailiff.audit.segments import seal_to
 from bailiff.cli import app
 from bailiff.client.errors import ClientError, ExitCode
+from bailiff_bus.messages.seals import CheckpointCosigned
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Document
 from bailiff_core.model.job_spec import ADDED_LABELS
@@ -208,6 +210,17 @@ async def test_the_seal_that_witnesses_cosigned_is_preferred() -> None:
     log = usual()
     found = json.loads((await collect(log.source, "train-1")).to_text())
     assert [each["witness"] for each in found["cosignatures"]] == [KNOWN["witness"]]
+
+
+async def test_the_seal_that_a_named_witness_cosigned_is_preferred_to_one_with_many_invented(tmp_path: Path) -> None:
+    story = SignedStory(tmp_path)
+    preempted(story)
+    log = sealed(story, len(story.wires) - 1, len(story.wires))
+    first, second = log.cosignatures
+    log.cosignatures = [second, *(CheckpointCosigned(witness=f"invented-{n}", checkpoint=first.checkpoint) for n in range(3))]
+    for named, wanted in (([], 3), ([second.witness], 1)):
+        found = await collect(replace(log.source, named=named), "train-1")
+        assert len(found.cosignatures) == wanted, f"named: {named}"
 
 
 async def test_a_writer_that_was_replaced_in_the_middle_is_followed(tmp_path: Path) -> None:

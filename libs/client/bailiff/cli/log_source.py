@@ -48,6 +48,7 @@ async def source_of(
     """
     from bailiff.audit.log_sources import from_archive, from_file, from_kafka
     from bailiff.audit.object_path import path_of
+    from bailiff_log.cosignatures import witness_keys
 
     if file is not None and archive is not None:
         raise ClientError(ExitCode.USAGE, "--file and --archive are mutually exclusive", "use one")
@@ -61,7 +62,7 @@ async def source_of(
         elif archive is not None:
             source = await opened.enter_async_context(from_archive(archive, session.pool))
         else:
-            known = frozenset(each.split()[0] for each in (*witnesses, *session.settings.witness_keys) if each.strip())
+            known = session.settings.named_witnesses() | witness_keys(witnesses)
             source = await from_kafka(await opened.enter_async_context(session.client()), session.pool, known)
         await opened.enter_async_context(aclosing(source.messages))  # before what it reads from
         yield source

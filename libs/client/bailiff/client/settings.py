@@ -73,6 +73,16 @@ class ClientSettings(ServiceSettings):
     witnesses: Annotated[int, Field(ge=0)] = 0
     witness_keys: tuple[str, ...] = ()
 
+    def named_witnesses(self) -> frozenset[str]:
+        """The keys in `witness_keys`. Raises `ClientError`."""
+        from bailiff_log.cosignatures import witness_keys
+        from bailiff_log.signed_notes import NoteError
+
+        try:
+            return witness_keys(self.witness_keys)
+        except NoteError as error:
+            raise ClientError(ExitCode.USAGE, f"BAILIFF_WITNESS_KEYS: {error}") from None
+
     @property
     def requester(self) -> str:
         """The actor of requests; empty where a key signs them: admission then takes the name of the key's holder."""

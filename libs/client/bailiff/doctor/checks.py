@@ -10,7 +10,7 @@ import platform
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -231,14 +231,17 @@ async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator
                 *enrolment_checks(state),
             ):
                 yield check
-            async for check in cosignature_checks(client, name):
+            async for check in cosignature_checks(client, name, settings.named_witnesses()):
                 yield check
             for check in await rejection_checks(client, name):
                 yield check
 
 
-async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
-    """The newest position that each witness has cosigned, and what witnesses refuse. Only the end of the topic is read."""
+async def cosignature_checks(client: Client, pool: str, named: Collection[str] = ()) -> AsyncIterator[Check]:
+    """The newest position that each witness has cosigned, and what witnesses refuse. Only the end of the topic is read.
+
+    named: keys of those that are listed first, and missed.
+    """
     name, topic = f"witness {pool}", topics.COSIGNATURES.name
     try:
         spans = await client.bus.spans(topic)
@@ -254,11 +257,15 @@ async def cosignature_checks(client: Client, pool: str) -> AsyncIterator[Check]:
         at = (found.at, isinstance(body, CheckpointRefused))
         if body.witness not in newest or newest[body.witness][:2] <= at:  # not one that somebody sends again
             newest[body.witness] = (*at, found, body)
-    listed = sorted(newest.values(), key=lambda each: not each[1])  # those that refuse first
-    if len(listed) > MAX_WITNESSES:
-        text = f"{len(listed) - MAX_WITNESSES} more keys have written to {topic}: anybody may invent witnesses"
-        yield finding(name, "warn", text, "list those whom you trust: bailiff audit verify --witnesses N --witness-key KEY")
-    for *_, found, body in listed[:MAX_WITNESSES]:
+    for key in sorted(set(named) - newest.keys()):
+        text = f"{key.partition('+')[0]} has cosigned nothing, as far as the newest {MAX_COSIGNATURES} messages of {topic} say"
+        yield finding(name, "warn", text, "see that it runs: docs/how-to/witness.md")
+    by_refusal = sorted(newest.items(), key=lambda each: not each[1][1])  # those that refuse first
+    others = [found for key, found in by_refusal if key not in named]
+    if len(others) > MAX_WITNESSES:
+        text = f"{len(others) - MAX_WITNESSES} more keys have written to {topic}: anybody may invent witnesses"
+        yield finding(name, "warn", text, "name those whom you trust: BAILIFF_WITNESS_KEYS")
+    for *_, found, body in [*(found for key, found in by_refusal if key in named), *others[:MAX_WITNESSES]]:
         position = f"{found.witness.name} cosigned the first {count_text(found.checkpoint.size, 'record')}"
         if isinstance(body, CheckpointRefused):
             advice = f"compare the log with it: bailiff audit verify --pool {pool} --witnesses 1 --witness-key '{body.witness}'"

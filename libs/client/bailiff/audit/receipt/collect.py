@@ -1,6 +1,6 @@
 """Collects a receipt from a log: two passes, the first for the decision and the Merkle leaves, the second for the records."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +37,7 @@ class ReceiptSource:
 
     Attributes:
         breathe: Awaited after every few thousand records, so that a service can do other work.
+        named: Keys of witnesses that count before all others, whom anybody may invent.
     """
 
     pool: str
@@ -44,6 +45,7 @@ class ReceiptSource:
     chain: SealChain
     cosignatures: Sequence[CheckpointCosigned] = ()
     breathe: Callable[[], Awaitable[None]] | None = None
+    named: Collection[str] = ()
 
     async def wires(self) -> AsyncGenerator[tuple[int, Wire, bytes], None]:
         """The records that continue the chain, each with its seq and its leaf."""
@@ -63,6 +65,7 @@ async def collect_from(
     about: str,
     decision: int | None = None,
     breathe: Callable[[], Awaitable[None]] | None = None,
+    named: Collection[str] = (),
 ) -> Receipt:
     """As `collect`, from a source that is opened for each pass.
 
@@ -79,7 +82,7 @@ async def collect_from(
             async for message in messages:
                 yield message
 
-    return await collect(ReceiptSource(source.pool, read, chain, cosigned, breathe), about, decision)
+    return await collect(ReceiptSource(source.pool, read, chain, cosigned, breathe, named), about, decision)
 
 
 async def collect(source: ReceiptSource, about: str, decision: int | None = None) -> Receipt:
@@ -150,7 +153,8 @@ def _kept(seq: int, wire: Wire) -> ReceiptRecord:
 
 
 def _seal_over(source: ReceiptSource, size: int) -> tuple[LogSealed, list[CheckpointCosigned]]:
-    """Of the seals over these records the one that most witnesses cosigned, the first of equals; with the cosignatures."""
+    """Of the seals over these records the one that most witnesses cosigned, named ones before others, and the first of equals;
+    with the cosignatures."""
     by_text: dict[str, dict[str, CheckpointCosigned]] = {}
     for each in source.cosignatures:
         try:
@@ -158,12 +162,13 @@ def _seal_over(source: ReceiptSource, size: int) -> tuple[LogSealed, list[Checkp
         except NoteError:
             continue
 
-    def cosigned(seal: LogSealed) -> list[CheckpointCosigned]:
-        return list(by_text.get(Note.parse(seal.checkpoint).text, {}).values())
+    def cosigned(seal: LogSealed) -> dict[str, CheckpointCosigned]:
+        return by_text.get(Note.parse(seal.checkpoint).text, {})
 
     over = [seal for seal in source.chain.seals if seal.size >= size]
-    seal = max(over, key=lambda each: (len(cosigned(each)), -each.size))
-    return seal, cosigned(seal)
+    named = frozenset(source.named)
+    seal = max(over, key=lambda each: (len(named & cosigned(each).keys()), len(cosigned(each)), -each.size))
+    return seal, list(cosigned(seal).values())
 
 
 Group = list[tuple[int, Wire]]

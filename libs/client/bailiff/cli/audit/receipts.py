@@ -44,7 +44,12 @@ async def receipt(
             raise ClientError(ExitCode.USAGE, "--decision names a preemption of a job", "give a job, or leave it out")
         about, decision = "", int(number)
     async with AsyncExitStack() as opened:
-        found = await collect_from(lambda: opened.enter_async_context(source_of(session, file, archive)), about, decision)
+        found = await collect_from(
+            lambda: opened.enter_async_context(source_of(session, file, archive)),
+            about,
+            decision,
+            named=session.settings.named_witnesses(),
+        )
     path = to or Path(f"receipt-{found.pool}-{found.decision}.html")
     safe_write.put(path, page_of(found.to_text()).encode())
     victims = first_names(found.victims)
