@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ async def test_its_machine_is_lost_while_it_saves(two: TwoMachines) -> None:
         dies(two, node)
         await run.watch.record(NodeLost, node=node)
         run.watch.let_finish("neighbour")
-        await run.check_urgent_and_victim(LOST)
+        await run.check_urgent_and_victim(replace(LOST, outcome="preempted"))
         await is_back(two, node)
 
 
@@ -113,7 +114,7 @@ async def test_its_machine_is_back_at_once(stage: Stage) -> None:
         dies(stage, FIRST)
         stage.start_service("node-agent")
         stages = (*NOTICED, "acknowledged", "checkpoint_started")
-        await run.check_urgent_and_victim(Expected("lost", stages, codes=(-9,), resumes_at=BEFORE))
+        await run.check_urgent_and_victim(Expected("preempted", stages, codes=(-9,), resumes_at=BEFORE))
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ async def test_a_supervisor_dies_while_the_victim_saves(stage: Stage) -> None:
         [supervisor] = run.supervisors()
         kill(supervisor)
         stages = (*NOTICED, "acknowledged", "checkpoint_started")
-        await run.check_urgent_and_victim(Expected("lost", stages, codes=(-9,), reason=WITHOUT, resumes_at=BEFORE))
+        await run.check_urgent_and_victim(Expected("preempted", stages, codes=(-9,), reason=WITHOUT, resumes_at=BEFORE))
 
 
 @pytest.mark.long
@@ -41,7 +41,7 @@ async def test_a_supervisor_and_the_agent_die_while_the_victim_saves(stage: Stag
         await run.wait_processes_gone()
         stage.start_service("node-agent")
         stages = (*NOTICED, "acknowledged", "checkpoint_started")
-        await run.check_urgent_and_victim(Expected("lost", stages, codes=(-9,), reason=WITHOUT, resumes_at=BEFORE))
+        await run.check_urgent_and_victim(Expected("preempted", stages, codes=(-9,), reason=WITHOUT, resumes_at=BEFORE))
 
 
 @pytest.mark.long
