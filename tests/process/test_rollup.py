@@ -114,13 +114,20 @@ class Counting:
 
     async def until_counted(self) -> Metrics:
         """Wait until every written record is counted; returns the metrics at that time, as a pool may change its owner later."""
-        jobs = {pool: len(recount(self.logs[pool][: self.written[pool]]).submitted) for pool in POOLS}
+        truth = {pool: recount(self.logs[pool][: self.written[pool]]) for pool in POOLS}
+        jobs = {pool: len(each.submitted) for pool, each in truth.items()}
         found: Metrics = {}
+
+        def read_to_the_end(pool: str) -> bool:
+            """What jobs did is counted after they were submitted."""
+            return found.get(f'bailiff_rollup_time_seconds{{pool="{pool}"}}') == truth[pool].end / 1e6
 
         def all_counted() -> bool:
             nonlocal found
             found = self.metrics()
-            return all(jobs_of(pool, found) == jobs[pool] and self._measured(pool, found) for pool in POOLS)
+            return all(
+                jobs_of(pool, found) == jobs[pool] and read_to_the_end(pool) and self._measured(pool, found) for pool in POOLS
+            )
 
         await self.until(f"{jobs} jobs and all samples are counted", all_counted)
         return found
