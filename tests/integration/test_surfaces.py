@@ -17,6 +17,7 @@ from bailiff.render.serializers.jobs import job_rows
 from bailiff.render.serializers.nodes import node_rows
 from bailiff.render.serializers.projects import below
 from bailiff.render.serializers.projects import rows as project_rows
+from bailiff.render.serializers.times import moment
 from bailiff.results import Victim
 from bailiff.tables.job_columns import jobs_text
 from bailiff.tables.nodes import nodes_table
@@ -63,6 +64,11 @@ def _preempted(story: Story) -> Story:
     return story
 
 
+def _span(story: Story) -> dict[str, str | None]:
+    """The time of the story: the default ends now, once the archive has measured the end of the log."""
+    return {"from": moment(decode(story.wires[0]).time), "to": moment(story.time + SECOND)}
+
+
 async def test_all_surfaces_agree(story: Story, database: str, tmp_path: Path) -> None:
     before = _running()
     foreseen, sentences = predict(before.state, URGENT, before.time)
@@ -99,7 +105,7 @@ async def test_all_surfaces_agree(story: Story, database: str, tmp_path: Path) -
         whole = await api.get("/pools/pool-a/jobs/train-1")
         archived_node, archived_mig = (await api.get("/pools/pool-a/nodes"))["items"]
         (eviction,) = (await api.get("/pools/pool-a/evictions"))["items"]
-        accounting = (await api.get("/pools/pool-a/accounting"))["totals"]
+        accounting = (await api.get("/pools/pool-a/accounting", **_span(story)))["totals"]
         usage = (await api.get("/pools/pool-a/usage", project="red", limit=1))["items"][0]
         overview = (await api.get("/pools/pool-a/overview"))["pool"]
 
@@ -143,6 +149,55 @@ async def test_all_surfaces_agree(story: Story, database: str, tmp_path: Path) -
     assert (overview["lost_gpu_hours"], overview["restart_gpu_hours"]) == (WORK / 3_600_000, RESTART / 3_600_000)
     assert accounting["preemptions"] == overview["preempted"] == rows["train-1"]["evictions"] == live["evictions"] == 1
     assert live_red["evictions_suffered"] == live_red["evictions_caused"] == 1
-    assert live_red["gpu_hours_lost"] == round(WORK / 3_600_000, 3)
+    assert live_red["gpu_hours_lost"] == WORK / 3_600_000
     # why it is pending, in all of them
     assert whole["pending_reason"] == live["pending_reason"]
+
+
+async def test_work_lost_to_preemption_is_one_figure_whatever_else_ended_attempts(database: str, tmp_path: Path) -> None:
+    story = Story(pool="pool-a", rules=policy(projects=[{"name": "red", "quota": {"gpus": 4}}]))
+    story.node("n1", gpus=4)
+    for name, ends in (("train-1", "requeue"), ("train-2", "end")):
+        story.runs(name, gpus=2, cls="train", project="red", on_eviction=ends)
+    story.time += 10 * MINUTE
+    story.submit("urgent", gpus=4, cls="inference", project="red", after=0)
+    story.propose(after=0)
+    for name in ("train-1", "train-2"):
+        story.yields(name, after=0)
+    story.started("urgent", after=0)
+    story.ends("urgent", after=MINUTE)
+    story.started("train-1", after=SECOND)
+    story.time += 10 * MINUTE
+    story.evict("train-1", after=0)
+    story.yields("train-1", after=0)
+    state, cache, log = PoolState(), ViewCache(), Log()
+    for record in map(decode, story.wires):
+        apply(state, record)
+        cache.take(record, state)
+    projects = {row["project"]: live_project(row, below(state.rules, row["project"]), cache) for row in project_rows(state)}
+    log.append(story.wires)
+    async with (
+        Auditor(log, database, tmp_path, usage_seconds=1).running() as auditor,
+        Api(database, state_dir=tmp_path).running() as api,
+    ):
+
+        async def archived() -> bool:
+            answer = await api.http.get("/v1/pools/pool-a")
+            return answer.status_code == 200 and answer.json()["allocations_seq"] == len(story.wires) - 1
+
+        await auditor.until("all is archived and sampled", archived)
+        accounting = (await api.get("/pools/pool-a/accounting", by="project", **_span(story)))["rows"]
+        overview = await api.get("/pools/pool-a/overview", **_span(story))
+    (red,) = (row for row in accounting if row["project"] == "red")
+    (row,) = overview["projects"]
+    lost = {
+        red["lost"],
+        overview["pool"]["lost_gpu_hours"],
+        row["lost_gpu_hours"],
+        *(each["gpu_hours_lost"] for each in projects.values()),
+    }
+    assert max(lost) == pytest.approx(min(lost), abs=1e-6)
+    assert min(lost) == pytest.approx(2 * 2 * 10 / 60, rel=0.01)
+    assert {red["preemptions"], row["preempted"], *(each["evictions_suffered"] for each in projects.values())} == {2}
+    assert red["lost_other"] == pytest.approx(row["lost_other_gpu_hours"], abs=1e-6)
+    assert red["lost_other"] == pytest.approx(2 * 10 / 60, rel=0.01), "the requested eviction is not a preemption"

@@ -21,12 +21,26 @@ from bailiff_core.records.subjects import jobs_of
 
 from .gpu_allocation_rows import IntervalRows, Key, Table, Values, position_of
 
+class LostWork(NamedTuple):
+    """A row of `lost_work`: thousandths of a GPU, and GPU-ms. Accounting's `lost`, wherever it is shown, is the `work_gpu_ms` of
+    those whose cause is `preemption`, and `preemptions` their number.
+    """
+
+    attempt: int
+    priority_class: str
+    cause: str
+    outcome: str
+    gpu_milli: int
+    work_gpu_ms: int
+    restart_gpu_ms: int
+
+
 USAGE_COLUMNS = ("priority_class", "used_gpu_milli", "borrowed_gpu_milli", "waiting_gpu_milli")
 JOB_USAGE = Table("job_usage", ("job", "submitted_seq"), USAGE_COLUMNS)
 LOST_WORK = Table(
     "lost_work",
     ("job", "submitted_seq"),
-    ("attempt", "priority_class", "cause", "outcome", "gpu_milli", "work_gpu_ms", "restart_gpu_ms"),
+    LostWork._fields,
 )
 GPU_CAPACITY = Table("gpu_capacity", ("node",), ("gpu_milli",))
 ACCOUNTING_TABLES = (JOB_USAGE, LOST_WORK, GPU_CAPACITY)
@@ -103,7 +117,7 @@ def capacity_of(node: Node, policy: Policy | None) -> int:
     return 0 if node.state == "lost" else int(usable_gpu_milli(node, policy))
 
 
-def lost_work_of(state: PoolState, record: Record) -> tuple[Key, Values] | None:
+def lost_work_of(state: PoolState, record: Record) -> tuple[Key, LostWork] | None:
     """The row of `lost_work` that this record gives. state: right after it."""
     data = record.data
     if isinstance(data, facts.TaskStarted | facts.TaskRestoreFailed):
@@ -114,16 +128,17 @@ def lost_work_of(state: PoolState, record: Record) -> tuple[Key, Values] | None:
         return None
     job = state.jobs[data.job]
     stopped = gpu_milli_of_end(state, job.id)
-    return (job.id, job.seq), (data.attempt, job.class_name, data.cause, data.outcome, stopped, *loss_of_end(state, job.id))
+    loss = loss_of_end(state, job.id)
+    return (job.id, job.seq), LostWork(data.attempt, job.class_name, data.cause, data.outcome, stopped, *loss)
 
 
-def _lost_with_snapshot(state: PoolState, data: facts.TaskStarted | facts.TaskRestoreFailed) -> tuple[Key, Values] | None:
+def _lost_with_snapshot(state: PoolState, data: facts.TaskStarted | facts.TaskRestoreFailed) -> tuple[Key, LostWork] | None:
     """The work that only a snapshot had which could not be restored: the attempt that begins anew has lost it."""
     if not data.lost_gpu_ms:
         return None
     job = state.jobs[data.job]
     gpus = allocated_gpu_milli(state, job, job.tasks)
-    return (job.id, job.seq), (data.attempt, job.class_name, "restore", "not-restored", gpus, data.lost_gpu_ms, 0)
+    return (job.id, job.seq), LostWork(data.attempt, job.class_name, "restore", "not-restored", gpus, data.lost_gpu_ms, 0)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from bailiff_core.explain.victims import EVICTION_CAUSES, REFUSAL_REASONS
+from bailiff_core.explain.victims import EVICTION_CAUSES, REFUSAL_REASONS, STOP_WORDS
 from bailiff_core.humanize import SIGNALS
 from bailiff_core.protections import RULES
 from bailiff_core.records.payload import AUDIT_TYPES
@@ -16,6 +16,7 @@ def test_the_console_has_the_texts_of_the_core() -> None:
     expected = {
         "rules": {rule.name: rule.predicate for rule in RULES},
         "evictions": dict(EVICTION_CAUSES),
+        "stops": dict(STOP_WORDS),
         "refusals": dict(REFUSAL_REASONS),
         "decisions": sorted(kind.NAME for kind in AUDIT_TYPES.values() if kind.KIND == "decision"),
     }

@@ -72,6 +72,22 @@ REQUESTS = {"cancelled": "cancelled", "requested": "evicted", "paused": "paused"
 """What a person did, by the cause of the eviction that followed."""
 
 
+STOP_WORDS = {
+    "preemption": "preempted",
+    "cancelled": "cancelled",
+    "paused": "paused",
+    "scaled": "scaled down",
+    "time-limit": "timed out",
+    "migration": "migrated",
+    "resize": "resized",
+}
+
+
+def stop_word(cause: str) -> str:
+    """What happens to a job whose tasks stop for this cause of an eviction: `preempted`, `cancelled`, …; else `evicted`."""
+    return STOP_WORDS.get(cause, "evicted")
+
+
 def eviction_cause_text(data: decisions.EvictionDecided, requester: str = "") -> str:
     """`its eviction was requested: wrong data`; with its requester `ada evicted it: wrong data`; `node-1 is drained (quick)`."""
     if requester and data.cause in REQUESTS:

@@ -43,7 +43,10 @@ class LiveJob(CurrentJob, PendingReason):
 
 
 class LiveProject(ProjectRow):
-    """A project with eviction totals of it and its descendants since the log began."""
+    """A project with totals of it and its descendants since the log began, as accounting counts `preemptions` and `lost`.
+
+    evictions_caused: victims chosen for its jobs.
+    """
 
     evictions_suffered: int
     evictions_caused: int
@@ -116,7 +119,7 @@ def live_project(row: ProjectRow, below: list[str], view_cache: ViewCache) -> Li
     tallies = [view_cache.tallies[name] for name in below if name in view_cache.tallies]
     return {
         **row,
-        "evictions_suffered": sum(each.suffered for each in tallies),
+        "evictions_suffered": sum(each.preempted for each in tallies),
         "evictions_caused": sum(each.caused for each in tallies),
-        "gpu_hours_lost": round(sum(each.work_lost_gpu_ms for each in tallies) / 3_600_000, 3),
+        "gpu_hours_lost": sum(each.work_lost_gpu_ms for each in tallies) / 3_600_000,
     }

@@ -9,8 +9,8 @@ from typing import Any
 from bailiff.render.plain_text import plain
 from bailiff_core.explain import pending_reason_in
 from bailiff_core.model.state import PoolState
-from bailiff_core.model.work_lost import loss_of_end
 from bailiff_core.records import Record, decisions
+from bailiff_log.accounting_rows import lost_work_of
 
 
 @dataclass(slots=True)
@@ -25,11 +25,13 @@ class PendingReason:
 
 @dataclass(slots=True)
 class Tally:
-    """Evictions of a project's jobs (suffered) and for its jobs (caused), and the work lost by their ends."""
+    """Of a project's jobs, since the log's first record: preemptions of them and the work lost by these, as accounting counts
+    both, and victims chosen for them.
+    """
 
-    suffered: int = 0
-    caused: int = 0
+    preempted: int = 0
     work_lost_gpu_ms: int = 0
+    caused: int = 0
 
 
 @dataclass(slots=True)
@@ -46,22 +48,16 @@ class ViewCache:
         if record.seq == 0:
             self.first_record_at = record.time
         self._note_pending(record)
-        match data:
-            case decisions.JobEnded():
-                self.pending.pop(data.job, None)
-                if data.outcome == "evicted":
-                    self._tally_loss(state, data.job)
-            case decisions.PreemptionDecided():
-                for choice in data.new_victims:
-                    if not choice.reserved and not choice.relocated:
-                        self._tally(choice.project).suffered += 1
-                        self._tally(data.preemptor.project).caused += 1
-            case decisions.JobRequeued() | decisions.JobShrunk() if data.outcome.startswith("preempted"):
-                self._tally_loss(state, data.job)
-
-    def _tally_loss(self, state: PoolState, name: str) -> None:
-        job = state.jobs.get(name)
-        self._tally(job.project if job is not None else "").work_lost_gpu_ms += loss_of_end(state, name).work
+        if isinstance(data, decisions.JobEnded):
+            self.pending.pop(data.job, None)
+        if isinstance(data, decisions.PreemptionDecided):
+            evicted = [choice for choice in data.new_victims if not choice.reserved and not choice.relocated]
+            self._tally(data.preemptor.project).caused += len(evicted)
+        found = lost_work_of(state, record)
+        if found is not None and found[1].cause == "preemption":
+            tally = self._tally(state.jobs[found[0][0]].project)
+            tally.preempted += 1
+            tally.work_lost_gpu_ms += found[1].work_gpu_ms
 
     def clear(self) -> None:
         """Remove everything."""

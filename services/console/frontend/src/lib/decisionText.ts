@@ -16,6 +16,10 @@ export const isDecision = (type: string): boolean => core.decisions.includes(typ
 
 /** Why a job was evicted, as the rest of "because …". */
 export const evictionCauseText = (cause: string): string => lookUp(core.evictions, cause) ?? lookUp(OTHER_CAUSE_TEXTS, cause) ?? cause;
+/** What happened to a job whose tasks stopped for this cause: `preempted`, `cancelled`, …; else `evicted`. */
+export const stopWord = (cause: string | null): string => lookUp(core.stops, cause ?? "") ?? "evicted";
+/** The causes of what is called an eviction: not of what somebody asked for by another name. */
+export const EVICTION_CAUSES: readonly string[] = ["preemption", ...Object.keys(core.evictions).filter((cause) => lookUp(core.stops, cause) === undefined)];
 export const refusalText = (reason: string): string => lookUp(core.refusals, reason) ?? reason;
 
 const OTHER_CAUSE_TEXTS: Record<string, string> = {

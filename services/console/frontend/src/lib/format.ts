@@ -57,7 +57,7 @@ export function gpuTime(gpuMs: number): string {
   for (const [size, unit] of [[3_600_000, "GPU-h"], [60_000, "GPU-min"]] as const) {
     if (gpuMs >= size) return `${(Math.round((gpuMs * 10) / size) / 10).toFixed(1)} ${unit}`;
   }
-  return gpuMs > 0 && gpuMs < 500 ? "under 1 GPU-s" : `${Math.round(gpuMs / 1000)} GPU-s`;
+  return gpuMs > 0 && gpuMs < 500 ? "< 1 GPU-s" : `${Math.round(gpuMs / 1000)} GPU-s`;
 }
 
 /** GPU time to the millisecond, for amounts that are equal when rounded: `240.220 GPU-s`. */

@@ -7,7 +7,7 @@ import { brief, sentence, summary, typeTitle } from "./recordText";
 
 test("GPU time in a readable unit", () => {
   expect([0, 300, 1_499, 59_999, 60_000, 186_000, 3_600_000, 12_345_678].map(gpuTime)).toEqual([
-    "0 GPU-s", "under 1 GPU-s", "1 GPU-s", "60 GPU-s", "1.0 GPU-min", "3.1 GPU-min", "1.0 GPU-h", "3.4 GPU-h",
+    "0 GPU-s", "< 1 GPU-s", "1 GPU-s", "60 GPU-s", "1.0 GPU-min", "3.1 GPU-min", "1.0 GPU-h", "3.4 GPU-h",
   ]);
   expect([1000, 2500].map(gpuCount)).toEqual(["1 GPU", "2.5 GPUs"]);
 });

@@ -17,7 +17,7 @@ test("the records of one eviction are one line, which has its decision", () => {
 });
 
 test("an eviction in progress has all records since its decision; one with a single record is that record", () => {
-  expect(shown([row(8, 30), row(6, 10)], [eviction(6, null, { outcome: null, cause: "drain", for_job: null })])).toEqual([[6, "drain: 2 records", [8, 6]]]);
+  expect(shown([row(8, 30), row(6, 10)], [eviction(6, null, { outcome: null, cause: "drain", for_job: null })])).toEqual([[6, "a node that it ran on is drained: 2 records", [8, 6]]]);
   expect(shown([row(6, 10)], [eviction(6, 13)])).toEqual([[6, "t", null]]);
 });
 

@@ -1,6 +1,6 @@
 // Records of one eviction as one group, so that a list of records shows what happened.
 import type { Eviction } from "../api";
-import { count } from "../lib";
+import { capital, count, evictionCauseText, stopWord } from "../lib";
 
 export interface EventRow {
   key: string;
@@ -51,6 +51,6 @@ const groupRow = (eviction: Eviction, newest: EventRow): EventRow => ({
   key: `eviction ${eviction.decided_seq} ${eviction.job}`,
   seq: eviction.decided_seq,
   job: eviction.job,
-  event: eviction.tasks ? `Shrunk, tasks ${eviction.tasks}` : "Eviction",
-  text: [eviction.for_job ? `for ${eviction.for_job}` : (eviction.cause ?? ""), eviction.outcome ?? ""].filter(Boolean).join(", "),
+  event: eviction.tasks ? `Shrunk, tasks ${eviction.tasks}` : capital(stopWord(eviction.cause)),
+  text: [eviction.for_job ? `for ${eviction.for_job}` : evictionCauseText(eviction.cause ?? ""), eviction.outcome ?? ""].filter(Boolean).join(", "),
 });

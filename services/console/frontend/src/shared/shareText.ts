@@ -146,13 +146,13 @@ export function lendersText({ lenders, unassigned, borrower }: Borrowing): strin
   return borrower.parent === null ? "all quotas are in use" : `${borrower.parent} as a whole is above its quota`;
 }
 
-/** `Its jobs were preempted 7 times and preempted others once. Evictions cost it 12.5 GPU-h of work.` */
+/** `Its jobs were preempted 7 times and preempted others once since the log began. Preemptions cost it 12.5 GPU-h of work.` */
 export function evictionsText(row: LiveProject): string {
   const suffered = row.evictions_suffered;
   const caused = row.evictions_caused;
   const suffering = suffered ? `Its jobs were preempted ${times(suffered)}` : "Its jobs were not preempted";
-  const cost = row.gpu_hours_lost > 0 ? ` Evictions cost it ${lostText(row.gpu_hours_lost)} of work.` : "";
-  return `${suffering} and ${caused ? `preempted others ${times(caused)}` : "preempted no others"}.${cost}`;
+  const cost = row.gpu_hours_lost > 0 ? ` Preemptions cost it ${lostText(row.gpu_hours_lost)} of work.` : "";
+  return `${suffering} and ${caused ? `preempted others ${times(caused)}` : "preempted no others"} since the log began.${cost}`;
 }
 
 

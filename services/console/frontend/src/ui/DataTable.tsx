@@ -4,6 +4,7 @@ import { useShowMore } from "./useShowMore";
 
 const INITIAL_ROWS = 200;
 const STEP = 1_000;
+const FITS = 3; // columns, on a phone
 
 export interface Column<T> {
   head: string;
@@ -19,7 +20,7 @@ export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: stri
   return (
     <>
       <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
-        <table class="table stacking">
+        <table class={columns.length > FITS ? "table stacking" : "table"}>
           <caption class="visually-hidden">{caption}</caption>
           <thead>
             <tr>

@@ -151,7 +151,7 @@ export const chartLines = ({ areas, capacity: known }: Chart, capacity: boolean)
   ...(capacity ? [{ name: "capacity", kind: "dashed" as const, values: known }] : []),
 ];
 
-export const hours = (value: number): string => value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+export const hours = (value: number): string => (value > 0 && value < 0.005 ? "< 0.01" : value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 }));
 
 /** `37 %`; nothing without a whole. */
 export const percent = (part: number, whole: number): string => (whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–");

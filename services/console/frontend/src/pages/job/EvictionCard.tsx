@@ -1,5 +1,5 @@
 import type { Eviction, QueuedJob, RecordItem } from "../../api";
-import { ACTION_TEXTS, bytes, count, moment, sanitizeLine } from "../../lib";
+import { ACTION_TEXTS, bytes, count, moment, sanitizeLine, stopWord } from "../../lib";
 import { ReceiptButton } from "../../shared/ReceiptButton";
 import { Badge, decisionPath, DescriptionItem, JobLink, RelativeTime, SeqLink } from "../../ui";
 import { alternatives, evictionReason } from "./evictionReason";
@@ -26,10 +26,11 @@ export function EvictionCard({ pool, job, eviction, live, ended, last, urgent, r
   const other = alternatives(eviction.explanation);
   const proofs = proofsOf(records, eviction.attempt ?? -1);
   const preempted = eviction.cause === "preemption";
+  const word = preempted ? "evicted" : stopWord(eviction.cause);
   return (
     <section class="card eviction-card" id={`eviction-${eviction.decided_seq}`} data-urgent={urgent}>
       <header>
-        <h2>{urgent ? (current ? "Why it is being evicted" : "Why it was evicted") : `Attempt ${eviction.attempt ?? "?"}: evicted`}</h2>
+        <h2>{urgent ? `Why it ${current ? "is being" : "was"} ${word}` : `Attempt ${eviction.attempt ?? "?"}: ${word}`}</h2>
         {eviction.action && <Badge tone="warn" title={ACTION_TEXTS[eviction.action] ?? ""}>{eviction.action}</Badge>}
         {eviction.tasks && <Badge>only tasks {eviction.tasks}</Badge>}
         <span class="spring" />

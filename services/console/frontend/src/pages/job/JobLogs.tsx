@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 
 import type { Permissions } from "../../actions/allowedActions";
 import { poolPath, useFetch, type OutputLine } from "../../api";
-import { count } from "../../lib";
+import { count, moment } from "../../lib";
 import { Button, Card, Select } from "../../ui";
 import { LINES_KEPT, LogLines, type LogLine } from "./logLines";
 import { LogTools } from "./LogTools";
@@ -119,8 +119,8 @@ function LogStream({ pool, job, live }: { pool: string; job: string; live: boole
       <div class={wrap.value ? "well log" : "well log log-unwrapped"} ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-live="off" aria-label={`Log of ${job}`}>
         {shown.value.map((line) => (
           <div key={line.number} class="log-line">
-            <span class="log-at" title={line.at ?? ""}>
-              {line.at?.slice(11, 19)}
+            <span class="log-at" title={line.at ? moment(line.at) : ""}>
+              {line.at && moment(line.at).slice(11, 19)}
               {lines.tasks.size > 1 && ` ${line.task}`}
             </span>
             <span class="log-text">{line.spans?.map((span, at) => (<span key={at} class={span.classes}>{span.text}</span>)) ?? line.text}</span>

@@ -55,6 +55,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
   const past = whole.value ?? null;
   const evictions = allEvictions(past, row);
   const newest = evictions.at(-1);
+  const counted = evictions.filter((each) => each.cause !== "cancelled").length;
   const isEvicted = newest !== undefined && row !== null && (row.eviction !== null || !["running", "starting"].includes(row.state)) && !newest.stages.resumed && newest.outcome !== "eviction-cancelled";
   const state = row?.state ?? past?.state ?? details.value?.summary.state ?? "";
   const ended = row ? null : (past?.outcome ?? state);
@@ -89,7 +90,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
   );
   const attempts = () => (
     <>
-      {!evictions.length && <EmptyState title="It was never evicted" />}
+      {!evictions.length && (answered ? <EmptyState title="It was never evicted" /> : <Loading what="its evictions" />)}
       {[...evictions].reverse().slice(0, all.value ? Infinity : INITIAL_EVICTIONS).map((each) => card(each, isEvicted && each === newest))}
       {evictions.length > INITIAL_EVICTIONS && !all.value && (
         <div>
@@ -119,7 +120,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
         label={`Views of ${job}`}
         tabs={[
           { key: "overview", name: "Overview", content: overview },
-          { key: "evictions", name: evictions.length ? `Evictions (${evictions.length})` : "Evictions", content: attempts },
+          { key: "evictions", name: counted ? `Evictions (${counted})` : "Evictions", content: attempts },
           { key: "log", name: "Log", content: () => <JobLogs pool={pool} job={job} live={row !== null} /> },
           ...(rights.value?.attach === null && row && details.value ? [{ key: "shell", name: "Shell", content: () => <JobShell key={job} pool={pool} job={job} details={details.value!} /> }] : []),
           { key: "events", name: "Events", content: () => <JobEvents pool={pool} job={job} live={live} page={records.value ?? null} lines={details.value?.events ?? []} evictions={evictions} /> },

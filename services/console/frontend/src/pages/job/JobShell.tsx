@@ -22,7 +22,7 @@ export function JobShell({ pool, job, details }: { pool: string; job: string; de
   const open = (kind: Kind) => () => (opened.value = { kind, task: Number(chosen.task) });
   return (
     <Card title="Shell">
-      <p>
+      <p class="shell-about">
         A shell beside the running task: as its user, with its GPUs, folder and environment. It is on record that you opened it, not what you type. It ends when you
         leave this tab, and with the task.
       </p>

@@ -2,7 +2,7 @@ import { useComputed, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 
 import type { JobHistory, LiveJob } from "../../api";
-import { duration, few, moment, now, offsetText, ticks, timeZone, useElementWidth, zoneOffset } from "../../lib";
+import { duration, few, moment, now, offsetText, ticks, times, timeZone, useElementWidth, zoneOffset } from "../../lib";
 import { Button, Card, DataTable } from "../../ui";
 import { jobTimeline, type JobTimeline as Model, type Kind, type Lane } from "./timelineModel";
 
@@ -69,13 +69,13 @@ function Picture({ model, onEviction }: { model: Model; onEviction: (seq: number
                 <a
                   key={`${mark.seq}-${mark.at}`}
                   href={`?tab=evictions#eviction-${mark.seq}`}
-                  aria-label={`Evicted ${mark.text}`}
+                  aria-label={mark.text}
                   onClick={(event) => {
                     event.preventDefault();
                     if (mark.seq !== null) onEviction(mark.seq);
                   }}
                 >
-                  <title>{`Evicted ${mark.text}`}</title>
+                  <title>{mark.text}</title>
                   <path class="tl-mark" d={`M${x(mark.at) - 6} 52h12l-6 -9z`} />
                 </a>
               ))}
@@ -90,7 +90,7 @@ function Picture({ model, onEviction }: { model: Model; onEviction: (seq: number
           </li>
         ))}
         <li>
-          <span class="tl-swatch-mark" aria-hidden="true">▲</span> evicted
+          <span class="tl-swatch-mark" aria-hidden="true">▲</span> stop decided
         </li>
         <li class="soft">times in {offset === 0 && timeZone.value === "utc" ? "UTC" : offsetText(offset)}</li>
       </ul>
@@ -135,5 +135,5 @@ const truncate = (text: string, width: number): string => {
 function timelineSummary(model: Model): string {
   const runs = model.lanes.flatMap((lane) => lane.segments.filter((part) => part.kind === "running"));
   const evictionCount = model.lanes.reduce((sum, lane) => sum + lane.marks.length, 0);
-  return `${model.lanes.length - 1} attempts over ${duration((model.to - model.from) / 1000)}; running for ${duration(runs.reduce((sum, part) => sum + part.to - part.from, 0) / 1000)} in total; evicted ${evictionCount} times. The table has the details.`;
+  return `${model.lanes.length - 1} attempts over ${duration((model.to - model.from) / 1000)}; running for ${duration(runs.reduce((sum, part) => sum + part.to - part.from, 0) / 1000)} in total; stopped ${times(evictionCount)}. The table has the details.`;
 }

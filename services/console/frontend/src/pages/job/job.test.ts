@@ -50,7 +50,7 @@ describe("the timeline", () => {
       ["Attempt 1", "reserved 5-10", "running 10-100", "evicting 100-110"],
       ["Attempt 2", "reserved 190-200", "running 200-"],
     ]);
-    expect(line!.lanes[1]!.marks).toEqual([{ at: time(100), seq: 118, text: "for serve-2" }]);
+    expect(line!.lanes[1]!.marks).toEqual([{ at: time(100), seq: 118, text: "Preempted for serve-2" }]);
   });
 
   test("a pending job has an open queue segment; paused and ended ones do not", () => {

@@ -32,8 +32,13 @@ test("the progress of a job that succeeded is full, that of another one is as re
 test("how often a job was preempted and what came back", () => {
   const resumed = { resumed: "2026-01-01T00:01:00Z" };
   expect(evictedText({ evictions: [eviction({ stages: resumed }), eviction({ stages: resumed })] })).toBe(", preempted 2 times; it resumed each time");
-  expect(evictedText({ evictions: [eviction({}), eviction({ cause: "drain" })] })).toBe(", preempted once, evicted once for other reasons; it has not resumed");
+  expect(evictedText({ evictions: [eviction({}), eviction({ cause: "drain" })] })).toBe(", preempted once, evicted once; it has not resumed");
   expect(evictedText({ evictions: [eviction({ outcome: "eviction-cancelled" })] })).toBe("");
+});
+
+test("what somebody asked for is not called an eviction", () => {
+  expect(evictedText({ evictions: [eviction({ cause: "cancelled" })] })).toBe(", cancelled once");
+  expect(evictedText({ evictions: [eviction({ cause: "paused" }), eviction({ cause: "drain" })] })).toBe(", paused once, evicted once; it has not resumed");
 });
 
 test("a comparison marks what differs, and what one of them lacks", () => {

@@ -1,5 +1,6 @@
 // A job's timeline as lanes: the queue, then one lane per attempt. Times in ms.
 import type { AttemptItem, JobHistory, LiveJob } from "../../api";
+import { capital, stopWord } from "../../lib";
 
 export type Kind = "pending" | "reserved" | "running" | "evicting";
 
@@ -90,6 +91,6 @@ function laneOf(attempt: AttemptItem, history: JobHistory | null, live: LiveJob 
   add("reserved", placed ?? (started === null ? evictedAt : null), started ?? evictedAt ?? ended);
   if (started !== null) add("running", started, evictedAt !== null && evictedAt >= started ? evictedAt : ended);
   if (evictedAt !== null && (started === null || evictedAt >= started)) add("evicting", evictedAt, releasedAt !== null && ended !== null ? Math.max(releasedAt, evictedAt) : ended);
-  const marks = evictions.map((each) => ({ at: Date.parse(each.decided_at), seq: each.decided_seq, text: each.for_job ? `for ${each.for_job}` : (each.cause ?? "") }));
+  const marks = evictions.map((each) => ({ at: Date.parse(each.decided_at), seq: each.decided_seq, text: capital(stopWord(each.cause)) + (each.for_job ? ` for ${each.for_job}` : "") }));
   return { key: `attempt-${attempt.attempt}`, name: `Attempt ${attempt.attempt}`, nodes: attempt.nodes, segments, marks, end: attempt.outcome ?? "" };
 }

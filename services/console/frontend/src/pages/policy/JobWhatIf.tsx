@@ -1,8 +1,8 @@
-import { useSignal } from "@preact/signals";
+import { useComputed, useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { useEffect, useMemo } from "preact/hooks";
 
-import { DebouncedQuery, type JobPlan } from "../../api";
+import { DebouncedQuery, type JobPlan, type LiveProject } from "../../api";
 import { useLive } from "../../live";
 import { loadDraft, prefillSubmit, saveDraft } from "../../shared/draftStorage";
 import { fetchPlan } from "../../shared/planResponse";
@@ -10,23 +10,26 @@ import { PlanResult } from "../../shared/PlanResult";
 import { YamlEditor } from "../../shared/YamlEditor";
 import { Button, Card } from "../../ui";
 
-const EXAMPLE = `name: what-if
-command: python train.py
-gpus: 8
-`;
+/** A job that the policy accepts: of the first project that has no children, where there are projects. */
+function example(projects: Iterable<LiveProject>): string {
+  const all = [...projects];
+  const leaf = all.find((each) => each.project && !all.some((other) => other.parent === each.project));
+  return `name: what-if\n${leaf ? `project: ${leaf.project}\n` : ""}command: python train.py\ngpus: 8\n`;
+}
 
 /** Plans a job against the current state without submitting it. */
 export function JobWhatIf({ pool }: { pool: string }) {
   const live = useLive(pool);
   const { route } = useLocation();
   const key = `what-if-job-${pool}`;
-  const yaml = useSignal(loadDraft<string>(key) ?? EXAMPLE);
+  const draft = useSignal(loadDraft<string>(key) ?? null);
+  const yaml = useComputed(() => draft.value ?? (live.projectsVersion.value, example(live.projects.values())));
   const plan = useMemo(() => new DebouncedQuery<string, JobPlan>((text) => fetchPlan(pool, text), 500), []);
   const empty = !yaml.value.trim();
   useEffect(() => plan.set(empty ? null : yaml.value, plan.state.peek().of === null ? 0 : 500), [yaml.value]);
   useEffect(() => () => plan.stop(), []);
   const write = (text: string) => {
-    yaml.value = text;
+    draft.value = text;
     saveDraft(key, text);
   };
   return (

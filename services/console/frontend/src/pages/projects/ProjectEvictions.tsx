@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 
 import { archivePath, useFetch, type Eviction, type Page } from "../../api";
-import { duration, evictionCauseText, gpuTime } from "../../lib";
+import { duration, EVICTION_CAUSES, evictionCauseText, gpuTime } from "../../lib";
 import { Card, DataTable, DecisionLink, JobLink, Loaded, RelativeTime } from "../../ui";
 
 const SHOWN = 50;
@@ -9,7 +9,7 @@ const SHOWN = 50;
 /** The newest evictions of jobs of a project and its descendants, from the archive. newest: refresh key. */
 export function ProjectEvictions({ pool, projects, newest }: { pool: string; projects: readonly string[]; newest: number }) {
   const retryCount = useSignal(0);
-  const names = projects.map((name) => `project=${encodeURIComponent(name)}`).join("&");
+  const names = [...projects.map((name) => `project=${encodeURIComponent(name)}`), ...EVICTION_CAUSES.map((cause) => `reason=${cause}`)].join("&");
   const loaded = useFetch<Page<Eviction>>(archivePath(pool, `evictions?${names}&limit=${SHOWN}`), `${retryCount.value} ${newest}`).value;
   return (
     <Card title="Evicted jobs" aside={loaded.value?.next ? <span class="soft">the newest {SHOWN}</span> : undefined}>

@@ -46,13 +46,13 @@ export function ProjectTree({ pool, projects, root = null, title }: { pool: stri
                   {head}
                 </th>
               ))}
-              <th scope="col" class="right" title="Number of evictions of its jobs">
+              <th scope="col" class="right" title="Preemptions of its jobs, since the log began">
                 Preempted
               </th>
-              <th scope="col" class="right" title="Number of evictions for its jobs">
+              <th scope="col" class="right" title="Victims chosen for its jobs, since the log began">
                 Preempts
               </th>
-              <th scope="col" class="right" title="Work lost by evictions of its jobs">
+              <th scope="col" class="right" title="Work that its jobs lost to preemption, since the log began: since their last checkpoint, without the cost of the restart">
                 Lost
               </th>
             </tr>
@@ -96,6 +96,7 @@ export function ProjectTree({ pool, projects, root = null, title }: { pool: stri
         </table>
       </div>
       {rows.length === 0 && <p class="soft">No projects match the filter.</p>}
+      <p class="soft note">Preemptions and lost work since the log began; Overview and Accounting show them for a time range.</p>
       <ShareBarLegend limited={limited} />
     </Card>
   );

@@ -91,12 +91,12 @@ describe("figures", () => {
   });
 
   it("of evictions", () => {
-    expect(evictionsText(aProject("p", 0, 1, 1))).toBe("Its jobs were not preempted and preempted no others.");
+    expect(evictionsText(aProject("p", 0, 1, 1))).toBe("Its jobs were not preempted and preempted no others since the log began.");
     expect(evictionsText(aProject("p", 0, 1, 1, { evictions_suffered: 3, evictions_caused: 1, gpu_hours_lost: 2.345 }))).toBe(
-      "Its jobs were preempted 3 times and preempted others once. Evictions cost it 2.3 GPU-h of work.",
+      "Its jobs were preempted 3 times and preempted others once since the log began. Preemptions cost it 2.3 GPU-h of work.",
     );
-    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_caused: 2 }))).toBe("Its jobs were not preempted and preempted others 2 times.");
-    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_suffered: 1 }))).toBe("Its jobs were preempted once and preempted no others.");
+    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_caused: 2 }))).toBe("Its jobs were not preempted and preempted others 2 times since the log began.");
+    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_suffered: 1 }))).toBe("Its jobs were preempted once and preempted no others since the log began.");
   });
 });
 
