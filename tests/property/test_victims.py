@@ -341,6 +341,7 @@ def test_the_cheapest_permitted_set_is_found_on_few_nodes_against_every_set(acti
     ("action", "world", "seeds"),
     [
         ("preempt", world_of_equals, (1326, 1503, 1612, 1628, 1671, 2282, 2292, 2727, 2837, 3093, 3481)),
+        ("preempt", world_of_equals, (44, 58, 71, 75, 90, 117, 129, 137, 160, 176, 183, 190)),  # a limit needs more victims
         ("reclaim", world_of_equals, (2315, 3376)),
         (
             "reclaim",

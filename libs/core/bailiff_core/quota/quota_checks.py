@@ -3,10 +3,13 @@
 Every check uses the current snapshot, trials included, before the unit is placed in it.
 """
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from bailiff_core.model.job_rules import project_cooldown
 from bailiff_core.model.policy import Action
 from bailiff_core.model.project_tree import NO_BOUNDS, ROOT, project_text
-from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ZERO, ResourceVector, resource_text
+from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ZERO, Amount, ResourceVector, resource_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
@@ -210,6 +213,11 @@ class CapAtFairShare:
         )
         return cls(snapshot, shares, unit) if on else None
 
+    def most(self, project: str) -> ResourceVector:
+        """What a project of the path, but not the root, may use with the unit."""
+        share, usage_before = self._bounds[project]
+        return ResourceVector(*map(max, share, usage_before))
+
     def forbids(self, place: GangPlacement | None = None) -> str | None:
         """Why the unit may not be added to the current usage of its projects, as a sentence, or `None`."""
         usage = self._usage
@@ -224,6 +232,32 @@ class CapAtFairShare:
                     f"and preempt does not exceed it (rule {CAP_AT_FAIR_SHARE}, policy field preemption.cap_at_fair_share)"
                 )
         return None
+
+
+class Excess(NamedTuple):
+    """By how much a project would use more of a resource than it may: units as in `ResourceVector`."""
+
+    project: str
+    at: int
+    amount: Amount
+
+
+def excesses(snapshot: ResourceSnapshot, unit: Unit, cap: CapAtFairShare | None, *, may_borrow: bool) -> Iterator[Excess]:
+    """How much its projects have to give back before the unit is within their limits, the cap and, unless it may borrow, quotas
+    in their cooldown."""
+    state, usage = snapshot.state, snapshot.usage
+    demand = of_unit(unit, usage.smallest)
+    for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
+        bounds = [usage.tree.branches[project].limit]
+        if cap is not None and project != ROOT:
+            bounds.append(cap.most(project))
+        if not may_borrow and state.now < may_borrow_at(state, project):
+            bounds.append(usage.entitlements[project].quota)
+        used = usage.allocated(project)
+        for bound in bounds:
+            for at in range(3):
+                if demand[at] > 0 and bound[at] != UNLIMITED and used[at] + demand[at] > bound[at]:
+                    yield Excess(project, at, used[at] + demand[at] - bound[at])
 
 
 def _exceeded_share(after: ResourceVector, share: ResourceVector, before: ResourceVector) -> int | None:

@@ -43,6 +43,16 @@ def reprieve_all(oracle: FitOracle, evicted: Sequence[EvictionStep]) -> list[Evi
     return list(remaining)
 
 
+def has_unneeded_victim(oracle: FitOracle, steps: Sequence[EvictionStep]) -> bool:
+    """Whether some victim could be reprieved: none may be evicted only to balance the losses of projects."""
+    earlier = dict.fromkeys(step.before for step in steps)
+    for step in steps:
+        if step not in earlier and oracle.reprieve(step):
+            oracle.evict(step)
+            return True
+    return False
+
+
 def branch_and_bound(
     oracle: FitOracle,
     order: Sequence[EvictionStep],

@@ -201,14 +201,6 @@ class CandidateIndex:
             self._by_preemptor[key] = self._build(action, preemptor, under_share, self.jobs)
         return self._by_preemptor[key]
 
-    def least_weight_within(self, project: str) -> int | None:
-        """The least weight of a step of any job that counts for the project, candidate or not; `None`: there is none."""
-        usage, scale = self.snapshot.usage, self.scale
-        jobs = (job for job in self.jobs if project in usage.tree.branches[usage.leaf_of(job)].path)
-        return min(
-            (scale.weight(job.priority, cost) for job in jobs for _, cost, _ in self._steps_of(job, moved=False)), default=None
-        )
-
     def mark_decided(self, job: Job, units: int) -> None:
         """Record that a decision of this selection evicts `units` units of the job. 0: the whole job.
 

@@ -383,10 +383,10 @@ def knapsack_for(
     return cache[key], short
 
 
-def best_of(tries: list[Option], fragmentation: Fragmentation) -> list[Option]:
+def best_of(tries: list[Option], fragmentation: Fragmentation, least_gain: int = 1) -> list[Option]:
     """Options whose gain no cheaper option reaches."""
     found: list[Option] = []
-    most = 0
+    most = least_gain - 1
     tries.sort(key=_cost)
     for _, equal_above in groupby(tries, key=lambda option: option.key[0] // fragmentation.above):
         better = [option for option in equal_above if option.gain > most]

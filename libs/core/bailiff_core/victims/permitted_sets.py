@@ -2,17 +2,22 @@
 
 What is permitted depends on what each project loses. So of the sets of a component that gain as many slots and take the same from
 the projects, the cheapest is enough. Combinations of them are tried in order of a lower bound of their cost, until one is
-permitted and has no victim that is not needed.
+permitted and has no victim that is not needed. Where the preemptor would exceed a limit, victims of its own projects may be
+needed for that alone: such a set has to give back what is too much, and gains slots or none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import ceil, gcd
 
 from bailiff_core.placement.equivalence_classes import class_of
 from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.quota.quota_checks import Excess
 
-from .candidates import EvictionStep
+from .branch_and_bound import has_unneeded_victim
+from .candidates import EvictionChain, EvictionStep
+from .fit_oracle import SlotOracle
 from .knapsack import MAX_SETS_PER_COMPONENT, SETS_PER_STEP, Component, Freeing, Knapsack, best_of
 from .set_weights import tie_breakers
 from .slot_combinations import Option
@@ -20,11 +25,57 @@ from .trial import Trial
 
 BITS = MAX_SETS_PER_COMPONENT.bit_length()  # more than enough to count the steps that are taken of one sequence
 UNBOUNDED = 1 << 62
+MOST_SHARES = 64  # of what has to be given back: finer amounts are rounded up
 
 Losses = tuple[int, ...]  # numbers of kinds, ascending: one for each job
 Kind = tuple[object, ...]  # all that may matter of the steps of one job
 Steps = tuple[EvictionStep, ...]
 Least = list[int | None]
+Gain = tuple[int, int, int]  # slots, shares of what has to be given back, and the weight
+
+
+class Limit:
+    """What the preemptor's projects have to give back before it is within their limits: of what is too much, the most.
+
+    Attributes:
+        wanted: Shares of it.
+        chains: The victims that give something back, cheapest first.
+    """
+
+    def __init__(self, trial: Trial, excesses: Sequence[Excess], chains: Iterable[EvictionChain]) -> None:
+        self._usage, self._excesses = trial.snapshot.usage, excesses
+        self._most = min(excesses, key=lambda each: (each.at, -each.amount))  # GPUs before other resources
+        self.chains = [chain for chain in chains if any(map(self.concerns, chain))]
+        amounts = [self._amount(step, self._most) for chain in self.chains for step in chain]
+        most = ceil(self._most.amount)
+        self._share = max(gcd(*amounts), -(-most // MOST_SHARES))
+        self.wanted = -(-most // self._share)
+        self.chains.sort(key=lambda chain: min(map(self._price, chain)))
+
+    def concerns(self, step: EvictionStep) -> bool:
+        """Whether it gives anything back."""
+        return any(self._amount(step, excess) for excess in self._excesses)
+
+    def given_back(self, step: EvictionStep) -> int:
+        """Shares that it gives back."""
+        return -(-self._amount(step, self._most) // self._share)
+
+    def lightest(self, steps: Iterable[EvictionStep]) -> list[Gain]:
+        """Of the steps that give as much back, the weight of the lightest."""
+        found: dict[int, int] = {}
+        for step in steps:
+            given = self.given_back(step)
+            found[given] = min(step.weight, found.get(given, step.weight))
+        return [(0, given, weight) for given, weight in found.items()]
+
+    def _price(self, step: EvictionStep) -> tuple[bool, int, tuple[int, str, int]]:
+        given = self.given_back(step)
+        return not given, step.weight // max(1, given), step.age_key
+
+    def _amount(self, step: EvictionStep, excess: Excess) -> int:
+        if excess.project not in self._usage.tree.branches[self._usage.leaf_of(step.job)].path:
+            return 0
+        return ceil(self._usage.allocated_to(step.unit)[excess.at])
 
 
 @dataclass(slots=True)
@@ -32,100 +83,128 @@ class PermittedSet:
     """A set of one component.
 
     Attributes:
-        needed: The fewest slots that are lost without the last step of one of its jobs.
+        needed: The fewest slots that are lost without the last step of one of its jobs that no limit concerns.
+        given_back: Shares of the limit.
     """
 
     option: Option
     needed: int
     losses: Losses
+    given_back: int = 0
 
 
 class PermittedSets:
-    """The permitted sets of a knapsack's components that have no step that is not needed.
+    """The permitted sets of a knapsack's components that have no step that is not needed."""
 
-    Attributes:
-        parts: By component; `None`: too many to try.
-    """
-
-    def __init__(self, trial: Trial, knapsack: Knapsack, budget: StepBudget, without: EvictionStep | None = None) -> None:
-        self._trial, self._knapsack, self._without = trial, knapsack, without
+    def __init__(self, trial: Trial, knapsack: Knapsack, budget: StepBudget, limit: Limit | None) -> None:
+        self._trial, self._knapsack, self._limit = trial, knapsack, limit
+        self._wanted = 0 if limit is None else limit.wanted
+        self._least: Least = []
         self._kinds: dict[Kind, int] = {}
         self._permitted: dict[Losses, bool] = {}
-        found = [self._sets_of(part, budget) for part in knapsack.parts]
-        self.parts = None if None in found else [sets for sets in found if sets]
+        self._parts = [self._sets_of(part, budget, None) for part in knapsack.parts]
 
-    def least_weight(self, short: int) -> int:
-        """A lower bound of those that gain `short` slots, permitted together or not."""
-        found = self._least_weights(short)[short]
-        assert found is not None, "no set gains that many"
-        return found
+    def least_weight_with(self, others: Sequence[Gain], short: int) -> int | None:
+        """A lower bound of sets that gain `short` slots within the limit, some of them elsewhere; `None`: there are none.
 
-    def _least_weights(self, short: int) -> Least:
-        return _least([[(each.option.gain, each.option.key[0]) for each in sets] for sets in self.parts or ()], short)[0]
-
-    def least_weight_with(self, others: Sequence[tuple[int, int]], short: int) -> int | None:
-        """A lower bound of sets that gain `short` slots, some of them elsewhere; `None`: there are none.
+        `cheapest` was called before, without a step not to evict.
 
         Args:
-            others: What gains slots there, as often as needed: how many, and the weight.
+            others: What gains slots or gives back shares there, as often as needed.
         """
-        own = self._least_weights(short)
-        with_others: Least = [None] * (short + 1)
-        for wanted in range(1, short + 1):
-            for gain, weight in others:
-                rest = max(0, wanted - gain)
-                known = (bound + weight for bound in (own[rest], with_others[rest]) if bound is not None)
-                with_others[wanted] = _lightest(with_others[wanted], *known)
-        return with_others[short]
+        return least_with(others, self._least, short, self._wanted)[-1]
 
-    def cheapest(self, short: int, budget: StepBudget) -> tuple[list[EvictionStep] | None, bool]:
-        """The cheapest permitted set that gains `short` slots, or `None`; and whether that is certain."""
-        if self.parts is None:
+    def cheapest(
+        self, short: int, budget: StepBudget, without: EvictionStep | None = None
+    ) -> tuple[list[EvictionStep] | None, bool]:
+        """The cheapest permitted set that gains `short` slots, or `None`; and whether that is certain.
+
+        Args:
+            without: A step not to evict.
+        """
+        found = self._parts
+        if without is not None:
+            of_parts = zip(self._knapsack.parts, found, strict=True)
+            found = [self._sets_of(part, budget, without) if without.job.id in part.names else sets for part, sets in of_parts]
+        known = [sets for sets in found if sets is not None]
+        if len(known) < len(found):
             return None, False
-        breakers, scale = tie_breakers([step for sets in self.parts for each in sets for step in each.option.steps])
+        breakers, scale = tie_breakers([step for sets in known for each in sets for step in each.option.steps])
         parts = [
             [(each, each.option.key[0] * scale + sum([breakers[step] for step in each.option.steps])) for each in sets]
-            for sets in self.parts
+            for sets in known
+            if sets
         ]
-        least = _least([[(each.option.gain, weight) for each, weight in sets] for sets in parts], short)
-        # Sets so far by the bound of the whole: their weight, the next component, slots gained, and by how many these may be too
-        # many with every step still needed.
-        queue: list[tuple[int, int, int, int, int, Losses, Steps]] = []
+        wanted = self._wanted
+        least = _least([[(each.option.gain, each.given_back, weight) for each, weight in sets] for sets in parts], short, wanted)
+        if without is None:
+            self._least = [None if bound is None else bound // scale for bound in least[0]]
+        # Sets so far by the bound of the whole: their weight, the next component, slots gained, shares given back, and by how
+        # many the slots may be too many with every step still needed.
+        queue: list[tuple[int, int, int, int, int, int, Losses, Steps]] = []
         seen: dict[tuple[int, int, int, Losses], None] = {}
 
-        def add(at: int, gain: int, needed: int, losses: Losses, weight: int, steps: Steps) -> None:
-            rest = least[at][max(0, short - gain)]
+        def add(at: int, gain: int, given: int, needed: int, losses: Losses, weight: int, steps: Steps) -> None:
+            rest = least[at][max(0, short - gain) * (wanted + 1) + max(0, wanted - given)]
             if rest is not None and (at, gain, needed, losses) not in seen:
-                heappush(queue, (weight + rest, weight, at, gain, needed, losses, steps))
+                heappush(queue, (weight + rest, weight, at, gain, given, needed, losses, steps))
 
-        add(0, 0, UNBOUNDED, (), 0, ())
+        add(0, 0, 0, UNBOUNDED, (), 0, ())
         while queue:
-            _, weight, at, gain, needed, losses, steps = heappop(queue)
+            _, weight, at, gain, given, needed, losses, steps = heappop(queue)
             if (at, gain, needed, losses) in seen:
                 continue
             seen[at, gain, needed, losses] = None
             if not budget.spend():
                 return None, False
-            if gain >= short:
+            if gain >= short and given >= wanted:
                 if gain - short < needed and not self._trial.rejects([step.unit for step in steps]):
-                    return list(steps), True
+                    certain = self._limit is None or self._trial.reclaim is None or not self._has_unneeded(steps, short)
+                    return (list(steps), True) if certain else (None, False)
+                if self._limit is None:
+                    continue
+            if at == len(parts):
                 continue
-            add(at + 1, gain, needed, losses, weight, steps)
+            add(at + 1, gain, given, needed, losses, weight, steps)
             for each, more in parts[at]:
                 added, option = tuple(sorted((*losses, *each.losses))), each.option
                 if self._permits(added, (*steps, *option.steps)):
-                    add(at + 1, gain + option.gain, min(needed, each.needed), added, weight + more, (*steps, *option.steps))
+                    add(
+                        at + 1,
+                        gain + option.gain,
+                        given + each.given_back,
+                        min(needed, each.needed),
+                        added,
+                        weight + more,
+                        (*steps, *option.steps),
+                    )
         return None, True
 
-    def _sets_of(self, part: Component, budget: StepBudget) -> list[PermittedSet] | None:
-        """Of the sets that gain as much, are needed alike and take the same from the projects, the cheapest."""
+    def _has_unneeded(self, steps: Steps, short: int) -> bool:
+        """Whether the preemptor fits within its limits without one of them. A lighter set than the lightest has none."""
+        trial, knapsack = self._trial, self._knapsack
+        mark = trial.mark()
+        for step in steps:
+            trial.evict(step.unit)
+        oracle = SlotOracle(trial, knapsack.need, knapsack.free + short, knapsack.eligible_nodes)
+        found = has_unneeded_victim(oracle, steps)
+        trial.rollback(mark)
+        return found
+
+    def _sets_of(self, part: Component, budget: StepBudget, without: EvictionStep | None) -> list[PermittedSet] | None:
+        """Of the sets that gain as much, are needed alike and take the same, the cheapest; `None`: too many to try."""
         knapsack, fragmentation = self._knapsack, self._knapsack.fragmentation
         place = {node: at for at, node in enumerate(part.nodes)}
         sequences = [
             [(knapsack.increment(steps, place), taken) for steps, taken in zip(sequence, self._taken(sequence), strict=True)]
-            for sequence in knapsack.sequences(part, place, self._without, lambda step: self._kind([step]))
+            for sequence in knapsack.sequences(part, place, without, lambda step: self._kind([step]))
         ]
         freeing = Freeing(knapsack, part.nodes)
+        limit = self._limit
+        spared: dict[int, None] = {}
+        for number, sequence in enumerate(sequences):
+            if limit is not None and any(limit.concerns(step) for increment, _ in sequence for step in increment.steps):
+                spared[1 << BITS * number] = None  # may be needed for the limit alone
         gains = {0: 0}  # by how many steps are taken of each sequence, as digits of one number
         tried: list[tuple[int, tuple[int, ...], Losses, Option]] = []  # with one of each sequence of which steps are taken
         allowed = min(MAX_SETS_PER_COMPONENT, budget.remaining * SETS_PER_STEP)
@@ -153,10 +232,11 @@ class PermittedSets:
             return None
         found: dict[tuple[int, int, Losses], list[Option]] = {}
         for taken, digits, lost, option in tried:
-            needed = min([option.gain - gains[taken - one] for one in digits])
+            needed = min([option.gain - gains[taken - one] for one in digits if one not in spared], default=UNBOUNDED)
             if needed:
                 found.setdefault((option.gain, needed, lost), []).append(option)
-        return [PermittedSet(best_of(options, fragmentation)[0], needed, lost) for (_, needed, lost), options in found.items()]
+        best = [(best_of(options, fragmentation, 0)[0], needed, lost) for (_, needed, lost), options in found.items()]
+        return [PermittedSet(*each, 0 if limit is None else sum(map(limit.given_back, each[0].steps))) for each in best]
 
     def _taken(self, sequence: Sequence[Steps]) -> Iterator[Losses]:
         """What is lost with the first increment of the sequence, with the first two, …"""
@@ -164,7 +244,11 @@ class PermittedSets:
         for steps in sequence:
             for step in steps:
                 of_job.setdefault(step.job.id, []).append(step)
-            yield tuple([self._kind(each) for each in of_job.values()])
+            yield tuple([self._kind(each) for each in of_job.values() if any(map(self._matters, each))])
+
+    def _matters(self, step: EvictionStep) -> bool:
+        """Whether anything depends on what is lost with it."""
+        return self._trial.constrains_set or self._limit is None or self._limit.concerns(step)
 
     def _kind(self, steps: Sequence[EvictionStep]) -> int:
         """The number of what is lost with these steps of one job."""
@@ -180,20 +264,40 @@ class PermittedSets:
         return self._permitted[losses]
 
 
-def _least(parts: Sequence[Sequence[tuple[int, int]]], short: int) -> list[Least]:
-    """The least weight of 0, 1, … `short` slots in the parts from each one on; of a part: pairs of slots and weight."""
-    least: list[Least] = [[0, *[None] * short]]
-    for pairs in reversed(parts):
+def _least(parts: Sequence[Sequence[Gain]], short: int, wanted: int) -> list[Least]:
+    """The least weights in the parts from each one on: at n * (`wanted` + 1) + m that of n slots and m shares."""
+    width = wanted + 1
+    least: list[Least] = [[0, *[None] * ((short + 1) * width - 1)]]
+    for gains in reversed(parts):
+        lightest: dict[tuple[int, int], int] = {}
+        for gain, given, weight in gains:
+            key = min(gain, short), min(given, wanted)
+            lightest[key] = min(weight, lightest.get(key, weight))
         rest = least[-1]
         best = list(rest)
-        for wanted in range(1, short + 1):
-            for gain, weight in pairs:
-                other = rest[max(0, wanted - gain)]
-                if other is not None:
-                    best[wanted] = _lightest(best[wanted], other + weight)
+        for (gain, given), weight in lightest.items():
+            for slots in range(short + 1):
+                base = max(0, slots - gain) * width
+                for shares in range(width):
+                    other = rest[base + max(0, shares - given)]
+                    if other is not None:
+                        at, other = slots * width + shares, other + weight
+                        known = best[at]
+                        if known is None or other < known:
+                            best[at] = other
         least.append(best)
     return least[::-1]
 
 
-def _lightest(*weights: int | None) -> int | None:
-    return min((weight for weight in weights if weight is not None), default=None)
+def least_with(others: Sequence[Gain], own: Least, short: int, wanted: int) -> Least:
+    """The least weights, as those of `own`, with at least one of the others, of which each may be taken as often as needed."""
+    width = wanted + 1
+    found: Least = [None] * len(own)
+    for slots in range(short + 1):
+        for shares in range(width):
+            known: list[int] = []
+            for gain, given, weight in others:
+                rest = max(0, slots - gain) * width + max(0, shares - given)
+                known += [bound + weight for bound in (own[rest], found[rest]) if bound is not None]
+            found[slots * width + shares] = min(known, default=None)
+    return found

@@ -10,7 +10,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
 from bailiff_core.quota.reclaim import Losses
 
-from .branch_and_bound import SetConstraint, Test, branch_and_bound, reprieve_all, reprieve_order
+from .branch_and_bound import SetConstraint, Test, branch_and_bound, has_unneeded_victim, reprieve_all, reprieve_order
 from .candidates import EvictionChain, EvictionStep
 from .fit_oracle import FitOracle, PlacementOracle, SlotOracle, single_requirement
 from .knapsack import Knapsack, knapsack_for
@@ -167,7 +167,7 @@ class GeneralSearch:
             return self._acceptable(steps, budget, with_relocations=with_relocations)
 
         def accept_whole(steps: list[EvictionStep], budget: StepBudget) -> bool:
-            return (with_relocations or not _has_unneeded_victim(oracle, steps)) and accept(steps, budget)
+            return (with_relocations or not has_unneeded_victim(oracle, steps)) and accept(steps, budget)
 
         constrained = self.trial.constrains_set
         best = self._first(oracle, order, chains, accept)
@@ -416,16 +416,6 @@ class _LossConstraint:
 
     def pop(self) -> None:
         self._losses.undo()
-
-
-def _has_unneeded_victim(oracle: FitOracle, steps: Sequence[EvictionStep]) -> bool:
-    """Whether some victim could be reprieved: none may be evicted only to balance the losses of projects."""
-    earlier = dict.fromkeys(step.before for step in steps)
-    for step in steps:
-        if step not in earlier and oracle.reprieve(step):
-            oracle.evict(step)
-            return True
-    return False
 
 
 def _follows(step: EvictionStep | None, first: EvictionStep) -> bool:

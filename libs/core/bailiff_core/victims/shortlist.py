@@ -6,8 +6,9 @@ every number of slots, as many of these nodes as slots are needed cost no more t
 used another node could use one of these instead.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from .fit_oracle import single_requirement
 from .infeasibility import nearest_solution_on
 from .knapsack import Knapsack
 from .objective import CostScale, EvictionCost
-from .permitted_sets import PermittedSets
+from .permitted_sets import Limit, PermittedSets, least_with
 from .slot_combinations import Option
 from .trial import Problem, Solution, Trial
 
@@ -218,17 +219,32 @@ class Shortlist:
         broken: Ints = ((gpus > 0) & (self._all_gpus > gpus)).astype(np.int64)
         return PriceBounds(prices, unit, shift, taken, whole, broken, age)
 
-    def first(self, size: int, bounds: list[PriceBounds]) -> EligibleNodes:
-        """The `size` nodes with the lowest bounds, for each number of slots, and those of exempt jobs."""
+    def first(self, size: int, bounds: list[PriceBounds], names: Sequence[str] = ()) -> EligibleNodes:
+        """The `size` nodes with the lowest bounds, for each number of slots, and those of exempt jobs.
+
+        Args:
+            names: Jobs, cheapest first; the nodes of `size` of them are chosen, too, and of all their nodes those with the lowest
+                bounds.
+        """
         chosen = dict(self._always)
+        there, firsts = self.nodes_of(names), self.nodes_of(islice(names, size))
+        chosen.update(dict.fromkeys(np.flatnonzero(firsts).tolist()))
         for bound in bounds:
-            chosen.update(dict.fromkeys(self._lowest(size, bound, bounds)))
+            chosen.update(dict.fromkeys(self._lowest(size, bound, bounds, np.ones(len(self.rows), bool))))
+            chosen.update(dict.fromkeys(self._lowest(size, bound, bounds, there)))
         return dict(self.eligible_nodes[at] for at in sorted(chosen))
 
-    def _lowest(self, size: int, bound: PriceBounds, bounds: list[PriceBounds]) -> list[int]:
+    def nodes_of(self, names: Iterable[str]) -> Flags:
+        """Where these jobs are."""
+        found = np.zeros(len(self.rows), bool)
+        places = (self.place_of.get(number) for name in names for number in self._index.of[name].nodes)
+        found[[place for place in places if place is not None]] = True
+        return found
+
+    def _lowest(self, size: int, bound: PriceBounds, bounds: list[PriceBounds], among: Flags) -> list[int]:
         count = size
         while True:
-            places = np.flatnonzero(bound.prices < IMPOSSIBLE)
+            places = np.flatnonzero((bound.prices < IMPOSSIBLE) & among)
             if count < len(places):
                 worst = np.partition(bound.prices[places], count)[count]
                 places = places[bound.prices[places] <= worst]
@@ -258,7 +274,7 @@ class Shortlist:
 
     def lowest_price_outside(self, chosen: EligibleNodes, bound: PriceBounds, scale: CostScale) -> LowestPrice | None:
         """The lowest bound among nodes not chosen; `None` if none of them can gain the slots."""
-        found = self._lowest_outside(chosen, bound)
+        found = self._lowest_outside(chosen, bound, np.ones(len(self.rows), bool))
         if found is None:
             return None
         price, places = found
@@ -270,14 +286,14 @@ class Shortlist:
             weight += scale.weight(0, EvictionCost(jobs=jobs, tasks=tasks)) + broken * scale.of_level[0]
         return weight, jobs, -((1 << SEQ_BITS) - 1 - age)
 
-    def least_weight_outside(self, chosen: EligibleNodes, bound: PriceBounds, scale: CostScale) -> int | None:
+    def least_weight_outside(self, chosen: EligibleNodes, bound: PriceBounds, scale: CostScale, among: Flags) -> int | None:
         """A lower bound that may be added up: it does not count a job on each of its nodes."""
-        found = self._lowest_outside(chosen, bound)
+        found = self._lowest_outside(chosen, bound, among)
         return None if found is None else self._weight(found[0], bound, scale)
 
-    def _lowest_outside(self, chosen: EligibleNodes, bound: PriceBounds) -> tuple[int, Ints] | None:
+    def _lowest_outside(self, chosen: EligibleNodes, bound: PriceBounds, among: Flags) -> tuple[int, Ints] | None:
         """The lowest price of nodes not chosen, and where these are."""
-        others = np.ones(len(self.rows), bool)
+        others = among.copy()
         others[[self.place_of[node.number] for node in chosen]] = False
         prices = np.where(others, bound.prices, IMPOSSIBLE)
         price = int(prices.min(initial=IMPOSSIBLE))
@@ -323,14 +339,18 @@ def search_shortlist(problem: Problem) -> Solution | None:
     if short > 0 and not shortlist.classes and (why := _only_moves(problem, groups)):
         nobody = problem.index.candidates_among(action, unit.job, (), groups, problem.under_share)
         return Solution(nobody, proven=True, why=why)
+    if short <= 0 and not trial.limited:
+        return None
+    short = max(0, short)
     gains = shortlist.most_gains(short)
-    if not 0 < gains <= MOST_GAINS:  # none where no GPUs are missing
+    if gains > MOST_GAINS:
         return None
     bounds = shortlist.price_bounds(gains, snapshot.state.now, snapshot.state.rules.preemption)
     if bounds is None:
         return None
     growing = _GrowingList(problem, shortlist, groups, bounds, short, INITIAL_SIZE + short)
-    while True:
+    victims: list[EvictionStep] | None = None
+    while short:
         chosen, candidates, knapsack = growing.search()
         # Half of what is left, so that a search over all candidates can follow.
         part = budget.part(budget.remaining // 2)
@@ -345,7 +365,7 @@ def search_shortlist(problem: Problem) -> Solution | None:
             # No other node gains anything. Under reclaim, jobs that may not be taken might still be moved.
             return None if trial.reclaim is not None else _impossible(problem, shortlist, groups, wanted, wanted - 1)
         growing.size *= 2
-    if trial.rejects([step.unit for step in victims]):
+    if victims is None or trial.rejects([step.unit for step in victims]):
         return _permitted(growing)
     runner_up = _runner_up(knapsack, victims, short, trial, budget)
     return Solution(candidates, victims, proven=True, runner_up=runner_up, bound=victims)
@@ -361,72 +381,92 @@ class _GrowingList:
     bounds: list[PriceBounds]
     short: int
     size: int
+    limit: Limit | None = None
 
     def search(self) -> tuple[EligibleNodes, Candidates, Knapsack]:
         """The nodes, the candidates on them, and the search among those that are allowed alone."""
         problem, shortlist, trial, index = self.problem, self.shortlist, self.problem.trial, self.problem.index
-        chosen = shortlist.first(self.size, self.bounds)
+        within = () if self.limit is None else [chain[0].job.id for chain in self.limit.chains]
+        chosen = shortlist.first(self.size, self.bounds, within)
         on = trial.snapshot.allocation_index.on
-        if self.short > 1:
+        single = self.short == 1 and self.limit is None
+        if not single:
             _add_connected(trial.snapshot.allocation_index, shortlist, chosen)
         names = [name for node in chosen for name in on.get(node.number, ())]
         candidates = index.candidates_among(trial.action, problem.unit.job, names, self.groups, problem.under_share)
         allowed = Candidates(trial.allowed_alone(candidates))
-        single = self.short == 1
         knapsack = Knapsack(trial.cluster, shortlist.need, allowed, index.fragmentation, single=single, eligible=chosen)
         return chosen, candidates, knapsack
 
     def is_complete(self) -> bool:
         """Whether no other node gains anything."""
-        return all(self.size >= np.count_nonzero(bound.prices < IMPOSSIBLE) for bound in self.bounds)
+        counts = [int(np.count_nonzero(bound.prices < IMPOSSIBLE)) for bound in self.bounds]
+        return self.size >= max(counts, default=0) and (self.limit is None or self.size >= len(self.limit.chains))
 
     def least_weight_with_others(self, chosen: EligibleNodes, sets: PermittedSets) -> int | None:
         """A lower bound of sets with nodes that are not `chosen`; `None`: there are none."""
-        others: list[tuple[int, int]] = []
+        scale, others = self.problem.index.scale, []
+        there = np.zeros(len(self.shortlist.rows), bool)
+        giving: Sequence[int | None] = ()  # the least weights of 1, 2, … shares
+        if self.limit is not None:
+            of, numbers = self.problem.trial.snapshot.allocation_index.of, {node.number: None for node in chosen}
+            chains = [chain for chain in self.limit.chains if not of[chain[0].job.id].nodes.keys() <= numbers.keys()]
+            there = self.shortlist.nodes_of(chain[0].job.id for chain in chains)
+            others = self.limit.lightest(step for chain in chains for step in chain)
+            giving = least_with(others, [0, *[None] * self.limit.wanted], 0, self.limit.wanted)[1:]
         for gained, bound in enumerate(self.bounds, start=1):
-            weight = self.shortlist.least_weight_outside(chosen, bound, self.problem.index.scale)
+            weight = self.shortlist.least_weight_outside(chosen, bound, scale, ~there)
             if weight is not None:
-                others.append((gained, weight))
+                others.append((gained, 0, weight))
+            weight = self.shortlist.least_weight_outside(chosen, bound, scale, there)
+            if weight is not None:  # what gains slots there may give something back, and is no lighter than what does
+                others.append((gained, 0, weight))
+                others += [(gained, given, max(weight, least)) for given, least in enumerate(giving, 1) if least is not None]
         return sets.least_weight_with(others, self.short)
 
 
 def _permitted(growing: _GrowingList) -> Solution | None:
-    """The cheapest set that is permitted as a whole; `None`: moves may permit more, or a limit needs more victims."""
+    """The cheapest set that is permitted as a whole; `None`: moves may permit more, or it is not found."""
     trial, budget, short = growing.problem.trial, growing.problem.budget, growing.short
     if trial.constrains_placement:
         return None
+    growing.limit = _limit(growing)
     while True:
         chosen, candidates, knapsack = growing.search()
         part = budget.part(budget.remaining // 2)
-        sets = PermittedSets(trial, knapsack, part)
+        sets = PermittedSets(trial, knapsack, part, growing.limit)
         victims, certain = sets.cheapest(short, part)
         budget.join(part)
         if not certain:
             return None
-        complete = growing.is_complete()
         if victims is not None:
-            others = None if complete else growing.least_weight_with_others(chosen, sets)
-            weight = knapsack.fragmentation.weight(victims)
-            if others is None or weight < others:
+            others = growing.least_weight_with_others(chosen, sets)
+            if others is None or knapsack.fragmentation.weight(victims) < others:
                 break
-        if complete:
+        if growing.is_complete():
             return None
         growing.size *= 2
-    if trial.limited and not _no_lighter_with_one_more(growing.problem, weight, sets.least_weight(short)):
-        return None
     part = budget.part(budget.remaining // 4)
-    runner_up, _ = PermittedSets(trial, knapsack, part, without=_heaviest(victims)).cheapest(short, part)
+    runner_up, _ = sets.cheapest(short, part, _heaviest(victims))
     budget.join(part)
     return Solution(candidates, victims, proven=True, runner_up=runner_up or [], bound=victims)
 
 
-def _no_lighter_with_one_more(problem: Problem, weight: int, least: int) -> bool:
-    """Whether every set is heavier than `weight` that has a victim for a limit alone, besides others of at least this weight."""
-    tree, fragmentation = problem.trial.snapshot.usage.tree, problem.index.fragmentation
-    top_level = tree.branches[tree.leaf_of(problem.unit.job.project)].path[:-1][-1:]
-    more = [problem.index.least_weight_within(project) for project in top_level]
-    # What the others leave fragmented, it may free.
-    return all(each is None or weight < least + each - fragmentation.above for each in more)
+def _limit(growing: _GrowingList) -> Limit | None:
+    """The limit that the preemptor would exceed, with all candidates that may give something back, cheapest first."""
+    problem, trial = growing.problem, growing.problem.trial
+    excesses = trial.excesses()
+    if not excesses:
+        return None
+    tree, classes = trial.snapshot.usage.tree, trial.snapshot.equivalence_classes.groups
+    names = [
+        name
+        for group, members in classes.items()
+        if excesses[-1].project in tree.branches[tree.leaf_of(group[2])].path
+        for _, name in members
+    ]
+    among = problem.index.candidates_among(trial.action, problem.unit.job, names, growing.groups, problem.under_share)
+    return Limit(trial, excesses, trial.allowed_alone(among).values())
 
 
 def _impossible(problem: Problem, shortlist: Shortlist, groups: CandidateGroups, wanted: int, most: int) -> Solution:

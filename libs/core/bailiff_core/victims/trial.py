@@ -18,7 +18,16 @@ from bailiff_core.protections import RULE_NAMED, Shields, VictimSetTests, paybac
 from bailiff_core.queue.head import backfilled_victims
 from bailiff_core.quota.demand_vector import by_bytes
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
-from bailiff_core.quota.quota_checks import CapAtFairShare, Shares, cooldown_violation, may_reclaim, over_limit, over_quota
+from bailiff_core.quota.quota_checks import (
+    CapAtFairShare,
+    Excess,
+    Shares,
+    cooldown_violation,
+    excesses,
+    may_reclaim,
+    over_limit,
+    over_quota,
+)
 from bailiff_core.quota.reclaim import Reclaim
 from bailiff_core.quota.resource_snapshot import Mark
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
@@ -255,6 +264,10 @@ class Trial:
     def over_limit_now(self, place: GangPlacement | None = None) -> str | None:
         """`over_limit_after` on the pool as it is tried now."""
         return over_limits(self.snapshot, self.unit, self.action, self.cap_at_fair_share, place)
+
+    def excesses(self) -> list[Excess]:
+        """What has to be given back before the preemptor is within its limits, on the pool as it is tried now."""
+        return list(excesses(self.snapshot, self.unit, self.cap_at_fair_share, may_borrow=self.action == "reclaim"))
 
     def _over(self, place: GangPlacement) -> str | None:
         return self.over_limit_now(place) or over_quota(self.snapshot, self.unit, place)
