@@ -28,6 +28,7 @@ from bailiff_kubernetes_bridge.actions import (
     MarkPod,
     Nominate,
     OpenGate,
+    Respond,
     Send,
     SetPodStatus,
     SetWorkloadStatus,
@@ -61,6 +62,7 @@ class World:
             name: {"metadata": {"name": name, "resourceVersion": "1", "annotations": {}}, "spec": {}} for name in ("n1", "n2")
         }
         self.shown: dict[str, Object] = {}
+        self.evictions: list[Object] = []
         self.rejected: dict[str, Rejection] = {}
         self.events: dict[tuple[str, str], None] = {}
         self.sent: list[Send] = []
@@ -139,7 +141,7 @@ class World:
         for item in self.objects.values():
             kinds.setdefault(item["kind"], []).append(self._seen(item, memo))
         pods, nodes = ([self._seen(item, memo) for item in items.values()] for items in (self.pods, self.nodes))
-        return cluster_view(pods, kinds, nodes, memo, [self._seen(item, memo) for item in self.shown.values()])
+        return cluster_view(pods, kinds, nodes, memo, [self._seen(item, memo) for item in self.shown.values()], self.evictions)
 
     def _seen(self, item: Object, memo: Memo | None) -> Object:
         """As a local view has it: another object for each change. Tests change objects in place."""
@@ -230,6 +232,11 @@ class World:
                 self.events[(workload.uid, status.line)] = None
                 self.objects[workload.name]["metadata"]["annotations"][STATUS] = status.line
                 self._touch(self.objects[workload.name])
+            case Respond(eviction, message, is_complete):
+                (answer,) = (each for each in eviction["status"]["responders"] if each["name"] == names.RESPONDER)
+                answer["message"] = message
+                if is_complete:
+                    answer["completionTime"] = "now"
             case Show(_, item, version):
                 self.shown[item["metadata"]["name"]] = copy.deepcopy(item)
                 self.shown[item["metadata"]["name"]]["metadata"]["resourceVersion"] = str(int(version or 0) + 1)

@@ -277,7 +277,8 @@ def _started(tool: Path) -> Iterator[Cluster]:
         up = [str(tool), "up", str(folder), "--fake", str(FAKE), "--real", str(real), "--gpus", str(GPUS)]
         if not kept:
             stack.callback(subprocess.run, [str(tool), "down", str(folder)], stdout=subprocess.DEVNULL, check=False)
-        done = subprocess.run(up, stdout=subprocess.PIPE, text=True, timeout=400, check=True)
+        gates = {"APISERVER_ARGS": "--feature-gates=EvictionRequestAPI=true --runtime-config=lifecycle.k8s.io/v1alpha1=true"}
+        done = subprocess.run(up, stdout=subprocess.PIPE, text=True, timeout=400, check=True, env={**os.environ, **gates})
         exports = dict(
             line.removeprefix("export ").split("=", 1) for line in done.stdout.splitlines() if line.startswith("export ")
         )

@@ -47,6 +47,7 @@ class BridgeSystem(System):
         self.cluster.kubectl("apply", "-f", str(MANIFESTS / "admission-policies.yaml"))
         self.cluster.kubectl("apply", "-f", "-", stdin='{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"bailiff"}}')
         self.cluster.kubectl("apply", "-f", str(MANIFESTS / "bridge-rbac.yaml"), "-f", str(MANIFESTS / "bailiff-jobs.yaml"))
+        self.cluster.kubectl("apply", "-f", str(MANIFESTS / "eviction-responder.yaml"))
         self.start_kafka()
         self.start_services()
         self._start_agent()

@@ -239,7 +239,7 @@ def test_a_user_asks_with_a_kubeconfig_and_no_exec(installed: Installed, tmp_pat
     refused = asked(cluster, config, "kubectl", "exec", "-n", NAMESPACE, f"{RELEASE}-api-0", "--", "true")
     assert 'cannot create resource "pods/exec"' in refused.stderr
     file = tmp_path / "job.yaml"
-    file.write_text("name: one-more\ngpus: 8\npriority_class: inference\nimage: x\ncommand: ['true']\n")
+    file.write_text("name: one-more\ngpus: 8\nclass: inference\nimage: x\ncommand: ['true']\n")
     program = str(Path(sys.executable).with_name("kubectl-bailiff"))
     planned = asked(cluster, config, program, "plan", str(file), "--pool", "pool-a")
     assert planned.returncode == 0, planned.stderr

@@ -66,6 +66,9 @@ CODE = [path for folder in ("libs", "services") for path in (ROOT / folder).rglo
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in CODE)
 ALERTS = set(re.findall(r"alert: (\w+)", (ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")))
 NOT_OURS = ALERTS | {
+    "EvictionRequest",
+    "EvictionRequests",
+    "EvictionRequestAPI",
     "RuntimeDefault",
     "CloudEvents",
     "DeviceClass",

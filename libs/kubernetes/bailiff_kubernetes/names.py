@@ -40,6 +40,9 @@ CLAIMS_GATE = "bailiff.io/claims"
 FINALIZER = "bailiff.io/release-proof"
 """Keeps a pod's object readable until its exit is on record and its devices are proven free."""
 
+RESPONDER = "bailiff.io/preemption"
+"""Of Evictions of Kubernetes (KEP-4563), in pods' `evictionResponders`."""
+
 # Pod conditions
 PLACED = "bailiff.io/Placed"
 DISRUPTION_TARGET = "DisruptionTarget"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bailiff_core.records.request import RequestBody
-from bailiff_kubernetes.resources import BAILIFF_JOBS, Object
+from bailiff_kubernetes.resources import BAILIFF_JOBS, EVICTIONS, Object, uid_of
 
 from .messages import Status
 from .workloads.model import Pod, Workload
@@ -151,6 +151,25 @@ class CopyCheckpoint(PodChange):
 
 
 @dataclass(frozen=True)
+class Respond:
+    """Write into an Eviction of Kubernetes what becomes of the pod's job; is_complete: it is the next responder's turn."""
+
+    eviction: Object
+    message: str
+    is_complete: bool
+
+    @property
+    def target(self) -> Target:
+        """The object that it changes."""
+        return EVICTIONS.kind, uid_of(self.eviction)
+
+    @property
+    def version(self) -> str:
+        """Of the object, as the action saw it."""
+        return str(self.eviction["metadata"]["resourceVersion"])
+
+
+@dataclass(frozen=True)
 class CordonNode:
     """Cordon the node for the drain that `mark` names; uncordon it where the mark is empty."""
 
@@ -164,5 +183,5 @@ class CordonNode:
         return "Node", self.name
 
 
-Change = PodChange | WorkloadChange | CordonNode
+Change = PodChange | WorkloadChange | Respond | CordonNode
 Action = Send | Change

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bailiff_kubernetes import AlreadyExists, Api, names
-from bailiff_kubernetes.client import micro_time, reference_to
+from bailiff_kubernetes.client import micro_time, reference_to, seconds_time
 from bailiff_kubernetes.disruption import mark_disrupted
 from bailiff_kubernetes.names import task_hash
-from bailiff_kubernetes.resources import BAILIFF_JOBS, EVENTS, JOBS, NODES, PODS, Object
+from bailiff_kubernetes.resources import BAILIFF_JOBS, EVENTS, EVICTIONS, JOBS, NODES, PODS, Object
 
 from .actions import (
     Change,
@@ -19,6 +19,7 @@ from .actions import (
     MarkPod,
     Nominate,
     OpenGate,
+    Respond,
     SetPodStatus,
     SetWorkloadStatus,
     Show,
@@ -66,6 +67,8 @@ class CarryOut:
                 await self._event(_workload_reference(workload), Status("Suspended", message))
                 suspended = BY_KIND[workload.resource.kind].suspend(True)
                 await self._patch_workload(workload, {**suspended, "metadata": {"annotations": {STOPPED_FOR: job}}})
+            case Respond(eviction, message, is_complete):
+                await self._respond(eviction, message, is_complete)
             case CordonNode(name, version, mark):
                 metadata = {"resourceVersion": version, "annotations": {names.CORDONED_BY: mark or None}}
                 patch = {"metadata": metadata, "spec": {"unschedulable": bool(mark) or None}}
@@ -143,6 +146,16 @@ class CarryOut:
             {"op": "add", "path": "/status", "value": item["status"]},
         ]
         await self._api.patch(BAILIFF_JOBS, metadata["name"], patch, metadata["namespace"], form="json")
+
+    async def _respond(self, eviction: Object, message: str, is_complete: bool) -> None:
+        now = seconds_time(datetime.now(UTC))
+        answer = {"name": names.RESPONDER, "message": message, "heartbeatTime": now}
+        if is_complete:
+            answer["completionTime"] = now
+        metadata = {name: eviction["metadata"][name] for name in ("uid", "resourceVersion")}
+        patch = {"metadata": metadata, "status": {"responders": [answer]}}
+        name, namespace = eviction["metadata"]["name"], eviction["metadata"]["namespace"]
+        await self._api.patch(EVICTIONS, name, patch, namespace, form="strategic", subresource="status")
 
     async def _event(self, about: Object, status: Status) -> None:
         """Its name follows from object and text, so that a repeat makes no second Event."""

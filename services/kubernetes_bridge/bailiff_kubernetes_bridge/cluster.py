@@ -1,11 +1,11 @@
 """The bridge's local view of the cluster: labelled pods, and workloads of the kinds that the cluster has."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names
-from bailiff_kubernetes.resources import BAILIFF_JOBS, JOBSETS, NODES, PODS, Object, Resource, without_managed_fields
+from bailiff_kubernetes.resources import BAILIFF_JOBS, EVICTIONS, JOBSETS, NODES, PODS, Object, Resource, without_managed_fields
 from bailiff_service.logs import logger
 
 from .memo import Memo
@@ -13,6 +13,8 @@ from .view import ClusterView, cluster_view
 from .workloads.adapters import ADAPTERS
 
 LOOK_FOR_KINDS_S = 30.0
+EXTRA = (BAILIFF_JOBS, EVICTIONS)
+"""What is used where the cluster has it."""
 
 
 class ClusterWatch:
@@ -25,7 +27,7 @@ class ClusterWatch:
         self.pods = LocalView(api, PODS, labels=names.POOL, trim=without_managed_fields)
         self.nodes = LocalView(api, NODES, trim=_bare_node)
         self._views: dict[str, LocalView] = {}
-        self._shown: LocalView | None = None
+        self._extra: dict[Resource, LocalView] = {}
 
     def fault(self) -> str | None:
         """Why the view cannot be relied on now; None if it is complete and current."""
@@ -42,8 +44,10 @@ class ClusterWatch:
         """The cluster as of now; the same object until something has changed."""
         if self._view is None:
             kinds = {kind: view.objects.values() for kind, view in self._views.items()}
-            shown = self._shown.objects.values() if self._shown is not None and self._shown.synced.is_set() else None
-            self._view = cluster_view(self.pods.objects.values(), kinds, self.nodes.objects.values(), self._memo, shown)
+            shown, evictions = self._objects_of(BAILIFF_JOBS), self._objects_of(EVICTIONS) or ()
+            self._view = cluster_view(
+                self.pods.objects.values(), kinds, self.nodes.objects.values(), self._memo, shown, evictions
+            )
         return self._view
 
     async def run(self) -> None:
@@ -60,9 +64,10 @@ class ClusterWatch:
                         self._view = None
                         self._views[kind] = LocalView(self._api, adapter.resource, labels=labels, trim=without_managed_fields)
                         group.create_task(self._follow_kind(kind))
-                if self._shown is None and await self._is_served(BAILIFF_JOBS):
-                    self._shown = LocalView(self._api, BAILIFF_JOBS, trim=without_managed_fields)
-                    group.create_task(self._follow_shown(self._shown))
+                for resource in EXTRA:
+                    if resource not in self._extra and await self._is_served(resource):
+                        self._extra[resource] = LocalView(self._api, resource, trim=without_managed_fields)
+                        group.create_task(self._follow_extra(resource))
                 await asyncio.sleep(LOOK_FOR_KINDS_S if self._views else 1.0)
 
     async def _follow(self, view: LocalView) -> None:
@@ -82,11 +87,15 @@ class ClusterWatch:
             logger().warning("kind uninstalled", kind=kind)
             self._changed()
 
-    async def _follow_shown(self, view: LocalView) -> None:
-        """Until the cluster does not have them any more. Nothing is decided on them, so their fault is nobody's."""
+    def _objects_of(self, resource: Resource) -> Iterable[Object] | None:
+        view = self._extra.get(resource)
+        return view.objects.values() if view is not None and view.synced.is_set() else None
+
+    async def _follow_extra(self, resource: Resource) -> None:
+        """Until the cluster does not have them any more. Workloads are served without them."""
         with suppress(NotFound):
-            await self._follow(view)
-        self._shown = None
+            await self._follow(self._extra[resource])
+        del self._extra[resource]
         self._changed()
 
     async def _is_served(self, resource: Resource) -> bool:

@@ -95,10 +95,14 @@ def _changed(before: ClusterView, now: ClusterView) -> Iterable[str]:
     """Workloads that are new, gone or other ones, or whose pods are. What has not changed is the same object."""
     if before is now:
         return
+    evicted = {
+        uid for uid in before.evictions.keys() | now.evictions.keys() if before.evictions.get(uid) is not now.evictions.get(uid)
+    }
     for uid in before.workloads.keys() | now.workloads.keys():
         workload = now.workloads.get(uid)
         is_same = before.workloads.get(uid) is workload and before.pods.get(uid) is now.pods.get(uid)
-        if not is_same or (workload is not None and _shown(before, workload) is not _shown(now, workload)):
+        is_asked = bool(evicted) and any(pod.uid in evicted for pod in now.pods.get(uid, ()))
+        if not is_same or is_asked or (workload is not None and _shown(before, workload) is not _shown(now, workload)):
             yield uid
     if before.nodes.keys() != now.nodes.keys() or any(before.nodes[name] is not node for name, node in now.nodes.items()):
         yield NODES

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records.job_requests import CancelJob, ScaleJob, SubmitJob
-from bailiff_kubernetes.resources import Object
 
 from .actions import Action, DeletePod, MarkPod, Send, SetWorkloadStatus, StopWorkload
 from .changes import changes
 from .cordons import cordons
 from .messages import PoolView, Status, status_of
 from .pods import lacks_pods, pod_actions
+from .responder import responses
 from .shown import show
 from .submission import KIND, UID, Rules, is_of, run_of, submission, submission_id
 from .view import ClusterView
@@ -36,7 +36,7 @@ def actions_of(uid: str, cluster: ClusterView, pool: PoolView, rules: Rules, new
     """All that is to be done for one workload now, which may be gone. newest: `newest_jobs`."""
     workload, job = cluster.workloads.get(uid), pool.state.jobs.get(newest.get(uid, ""))
     if workload is not None and workload.pool == pool.state.pool:
-        yield from _of_workload(pool, rules, workload, job, cluster.pods.get(uid, ()), cluster.shown)
+        yield from _of_workload(cluster, pool, rules, workload, job)
     elif job is not None:
         yield from _without_workload(cluster, pool.state, workload, job)
 
@@ -56,14 +56,8 @@ def uid_of_workload(job: Job, rules: Rules) -> str | None:
     return job.demand.labels.get(UID) if is_of(job, rules) else None
 
 
-def _of_workload(
-    pool: PoolView,
-    rules: Rules,
-    workload: Workload,
-    job: Job | None,
-    pods: Sequence[Pod],
-    shown: Mapping[tuple[str, str], Object] | None,
-) -> Iterator[Action]:
+def _of_workload(cluster: ClusterView, pool: PoolView, rules: Rules, workload: Workload, job: Job | None) -> Iterator[Action]:
+    pods = cluster.pods.get(workload.uid, ())
     active = [pod for pod in pods if pod.is_active]
     requests: list[Send] = []
     if workload.deleting or workload.outcome:
@@ -88,8 +82,9 @@ def _of_workload(
         yield from requests or _stop(workload, job, status, active)
     if status is not None and status.line != workload.status and not workload.is_pod_group:
         yield SetWorkloadStatus(workload, status, job.id if job is not None else "")
-    if status is not None and shown is not None:
-        yield from show(pool, workload, job, pods, status, shown)
+    yield from responses(pool, job, pods, status, cluster.evictions)
+    if status is not None and cluster.shown is not None:
+        yield from show(pool, workload, job, pods, status, cluster.shown)
     is_resizing = any(isinstance(each.body, ScaleJob) for each in requests)
     yield from pod_actions(pool, workload, job, pods, status, is_resizing=is_resizing)
 

@@ -19,6 +19,7 @@ from bailiff_kubernetes.resources import (
 from bailiff_kubernetes.task_keys import attempt_of
 
 from .memo import Memo
+from .responder import active_evictions
 from .workloads.adapters import ADAPTERS, Adapter, pod_keys
 from .workloads.common import checkpoint_of
 from .workloads.model import Pod, Workload
@@ -30,6 +31,7 @@ class ClusterView:
     """Workloads by uid, and their pods by the workload's uid. kinds: the kinds whose objects are known completely.
 
     nodes: by name. shown: the objects of `kubectl get bailiffjobs`, by namespace and name; None: the cluster does not have them.
+    evictions: those to which Bailiff is to respond, by the pod's uid.
     """
 
     workloads: Mapping[str, Workload] = field(default_factory=dict)
@@ -37,6 +39,7 @@ class ClusterView:
     kinds: frozenset[str] = frozenset()
     nodes: Mapping[str, Object] = field(default_factory=dict)
     shown: Mapping[tuple[str, str], Object] | None = None
+    evictions: Mapping[str, Object] = field(default_factory=dict)
 
 
 def cluster_view(
@@ -45,6 +48,7 @@ def cluster_view(
     nodes: Iterable[Object] = (),
     memo: Memo | None = None,
     shown: Iterable[Object] | None = None,
+    evictions: Iterable[Object] = (),
 ) -> ClusterView:
     """objects: by kind; a kind that the cluster does not have is left out. memo: of the view before.
 
@@ -84,7 +88,7 @@ def cluster_view(
     kept.forget()
     by_name = {node["metadata"]["name"]: node for node in nodes}
     by_key = None if shown is None else {key_of(item): item for item in shown}
-    return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name, by_key)
+    return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name, by_key, active_evictions(evictions))
 
 
 def _member(adapter: Adapter, item: Object, workload: str, pod: Object) -> Pod:
