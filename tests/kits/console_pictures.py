@@ -75,6 +75,11 @@ async def edit(page: Page) -> None:
     await page.locator(".cm-content").wait_for()
 
 
+async def drawn(page: Page) -> None:
+    """Wait for the bars of the timeline, which come from the archive."""
+    await page.locator(".timeline-bar").first.wait_for()
+
+
 async def write(page: Page) -> None:
     """Enter a job as YAML, with its preview beside it."""
     await page.get_by_role("button", name="YAML").click()
@@ -153,7 +158,7 @@ class Camera:
         began, released = (datetime.fromisoformat(text) for text in (evicted["decided_at"], evicted["stages"]["released"]))
         around = (released - began) * 3
         span = urlencode({"from": (began - around).isoformat(), "to": (released + around).isoformat(), "at": seq})
-        await self.take("timeline", f"/timeline?{span}", ".verifier .good", size=(LAPTOP[0], 1620))
+        await self.take("timeline", f"/timeline?{span}", ".verifier .good", drawn, size=(LAPTOP[0], 1620))
         await self.take("submit", "/submit", ".submit", write)
         await self.take("phone", f"/jobs/{job}?tab=evictions", ".eviction-card :text('Restart cost')", size=PHONE)
 

@@ -104,7 +104,7 @@ def _show_history(story: Story, console: Console) -> None:
         full_table([line for line in selected if line.statement.subject.partition(" ")[0].partition("/")[0] in subjects])
     )
     cost = duration_text(story.state.rules.preemption.restart_cost)
-    console.print(f"Work lost: since the last checkpoint, plus {cost} restart cost (policy).", style="dim")
+    console.print(f"Work lost: since the last checkpoint. To restart: {cost} for each GPU, as the policy assumes.", style="dim")
 
 
 def _show_weights(story: Story, console: Console, expected: str, of_plain: list[PreemptionCost]) -> bool:

@@ -70,6 +70,12 @@ def test_node_list_without_unusable_gpus(bailiff: Run, log_writer: LogWriter) ->
     assert "are in use or available" in bailiff("node", "list").output
 
 
+def test_node_list_names_a_silent_node(bailiff: Run, log_writer: LogWriter) -> None:
+    name = log_writer.state.nodes[0].name
+    log_writer.cycle(facts.NodeUnreachable(node=name, last_contact=log_writer.state.now))
+    assert f"Nothing new is placed on {name}: it is unreachable." in bailiff("node", "list").output
+
+
 def test_node_clear_requests_the_device_with_a_reason(bailiff: Run, log_writer: LogWriter) -> None:
     name = log_writer.state.nodes[0].name
     result = bailiff("node", "clear", name, "0", "--reason", "reset it")

@@ -107,7 +107,7 @@ def listed_table(rows: Sequence[ListedNode], *, wide: bool = False) -> Renderabl
 
 
 def troubles_table(rows: Sequence[NodeRow]) -> RenderableType:
-    """`bailiff node list`: GPUs that cannot be allocated, and why."""
+    """`bailiff node list`: nodes on which nothing is placed, GPUs that cannot be allocated, and why."""
     made = table("NODE", "GPU", "ID", "STATE", "SINCE", "LEFT BY", "WHY", right=("GPU",))
     count = 0
     for row in rows:
@@ -123,12 +123,14 @@ def troubles_table(rows: Sequence[NodeRow]) -> RenderableType:
                     text(device["fault_job"] or ""),
                     text(device["fault"]),
                 )
+    closed = [text(f"Nothing new is placed on {row['node']}: it is {row['state']}.") for row in rows if row["state"] != "ready"]
+    if count:
+        returns = Text("A quarantined GPU returns once it is seen free, or by: bailiff node clear NODE GPU --reason …", "dim")
+        return Group(*closed, made, returns)
+    if closed:
+        return Group(*closed)
     gpus = sum(len(row["devices"]) for row in rows)
-    if not count:
-        return Text(f"All {count_text(gpus, 'GPU')} of {count_text(len(rows), 'node')} are in use or available.", "dim")
-    return Group(
-        made, Text("A quarantined GPU returns once it is seen free, or by: bailiff node clear NODE GPU --reason …", "dim")
-    )
+    return Text(f"All {count_text(gpus, 'GPU')} of {count_text(len(rows), 'node')} are in use or available.", "dim")
 
 
 def node_block(row: NodeRow, enrolment: Enrolment | None = None) -> RenderableType:
