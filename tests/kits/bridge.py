@@ -5,6 +5,7 @@
 
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -46,6 +47,10 @@ from bailiff_kubernetes_bridge.workloads.adapters import BY_KIND
 from bailiff_kubernetes_bridge.workloads.model import Pod
 
 RUNTIME = {"bailiff.runtime/kubernetes": "true"}
+
+
+def _index(pod: Object) -> int:
+    return int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
 
 
 class World:
@@ -96,12 +101,14 @@ class World:
                 for pod in active:
                     del self.pods[pod["metadata"]["name"]]
                 continue
-            taken = {pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for pod in (*succeeded, *active)}
-            for index in range(spec["parallelism"]):
-                if str(index) not in taken:
-                    self._make_pod(item, index)
+            failed = Counter(_index(pod) for pod in own if pod["status"]["phase"] == "Failed")
+            given_up = {index for index, times in failed.items() if times > spec.get("backoffLimitPerIndex", times)}
+            taken = {_index(pod) for pod in (*succeeded, *active)} | given_up
+            missing = [index for index in range(spec["completions"]) if index not in taken]
+            for index in missing[: max(0, spec["parallelism"] - len(active))]:
+                self._make_pod(item, index)
             for pod in active:
-                if int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]) >= spec["parallelism"]:
+                if _index(pod) >= spec["completions"]:
                     del self.pods[pod["metadata"]["name"]]
 
         self._collect_garbage()

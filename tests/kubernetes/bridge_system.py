@@ -164,7 +164,7 @@ class Users:
 
     def __init__(self, cluster: Cluster, namespace: str, watch: Watch) -> None:
         self.cluster, self.namespace, self.watch = cluster, namespace, watch
-        self._kinds = ["jobs", "pods"]
+        self._kinds = ["cronjobs", "deployments", "statefulsets", "replicasets", "jobs", "pods"]
         binding = ["create", "rolebinding", USER, f"--user={USER}", "--clusterrole=edit", "-n", namespace]
         cluster.kubectl(*binding)
 

@@ -21,6 +21,7 @@ from bailiff_core.records.subjects import jobs_of
 
 from .gpu_allocation_rows import IntervalRows, Key, Table, Values, position_of
 
+
 class LostWork(NamedTuple):
     """A row of `lost_work`: thousandths of a GPU, and GPU-ms. Accounting's `lost`, wherever it is shown, is the `work_gpu_ms` of
     those whose cause is `preemption`, and `preemptions` their number.

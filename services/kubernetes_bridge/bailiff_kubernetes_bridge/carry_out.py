@@ -30,8 +30,7 @@ from .cluster import ClusterWatch
 from .messages import Status
 from .workloads.adapters import BY_KIND
 from .workloads.model import Pod, Workload
-
-NODE_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+from .workloads.node_affinity import NODE_TERMS
 
 
 class CarryOut:

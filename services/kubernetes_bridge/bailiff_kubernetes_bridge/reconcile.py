@@ -57,6 +57,17 @@ def uid_of_workload(job: Job, rules: Rules) -> str | None:
 
 
 def _of_workload(cluster: ClusterView, pool: PoolView, rules: Rules, workload: Workload, job: Job | None) -> Iterator[Action]:
+    if workload.apart:
+        found = Status("Apart", f"each of its pods says its own state: {workload.apart}")
+        if workload.problem:
+            found = _submitting(pool, workload.problem)
+        if found.line != workload.status and not workload.deleting:
+            yield SetWorkloadStatus(workload, found, "")
+        if job is not None and job.phase not in ENDED and not job.cancelled:  # before its user changed it, it was one
+            yield Send(
+                f"{job.id}/cancel", "", CancelJob(job=job.id, reason=f"its pods are jobs of their own now: {workload.apart}")
+            )
+        return
     pods = cluster.pods.get(workload.uid, ())
     active = [pod for pod in pods if pod.is_active]
     requests: list[Send] = []
@@ -64,9 +75,8 @@ def _of_workload(cluster: ClusterView, pool: PoolView, rules: Rules, workload: W
         yield from _ended_workload(workload, job)
         status = status_of(pool, job, len(active)) if job is not None else None
     elif _needs_job(workload, job, active):
-        request = submission(
-            workload, 1 + max(run_of(workload, job.id if job else ""), run_of(workload, workload.stopped_for)), rules, pool.state
-        )
+        run = 1 + max(run_of(workload, job.id if job else ""), run_of(workload, workload.stopped_for))
+        request = submission(workload, run, rules, pool.state, pods, cluster.nodes)
         incomplete = _incomplete(workload, pods) if isinstance(request, SubmitJob) else None
         status = incomplete or _submitting(pool, request)
         if isinstance(request, SubmitJob) and incomplete is None:

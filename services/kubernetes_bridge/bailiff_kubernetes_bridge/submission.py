@@ -1,20 +1,23 @@
 """The job that stands for a workload: its name, its demand, and the request that submits it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
 from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.document import TEN_YEARS
 from bailiff_core.model.identity import SignIn
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.job_spec import Workload as WorkloadReference
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records.job_requests import SubmitJob
+from bailiff_kubernetes.resources import Object
 
-from .workloads.model import Role, Workload
+from .workloads.model import Pod, Role, Workload
+from .workloads.node_affinity import meets, terms_text
 
 CLUSTER, KIND, NAMESPACE, NAME, UID = (f"kubernetes/{name}" for name in ("cluster", "kind", "namespace", "name", "uid"))
 MAX_FAILURES = 1000  # the workload's own controller counts failures, and ends it
@@ -58,22 +61,29 @@ def class_of(workload: Workload, rules: Rules, state: PoolState) -> str | None:
     return given if given and state.rules.find_class(given) is not None else None
 
 
-def submission(workload: Workload, run: int, rules: Rules, state: PoolState) -> SubmitJob | str:
-    """The request, or why the workload cannot be submitted."""
+def submission(
+    workload: Workload, run: int, rules: Rules, state: PoolState, pods: Sequence[Pod], nodes: Mapping[str, Object]
+) -> SubmitJob | str:
+    """The request, or why the workload cannot be submitted. pods: of the workload; nodes: of the cluster, by name."""
     if workload.problem:
         return workload.problem
     if not workload.submitted_by:
         return "nobody vouches for who created it: install the admission policies of deploy/kubernetes, and create it again"
     if workload.min_tasks is not None and not 1 <= workload.min_tasks <= workload.size:
         return f"bailiff.io/min-tasks is {workload.min_tasks}, and it has {workload.size} pods"
+    here = [nodes[node.name] for node in state.nodes.values() if node.name in nodes]
+    for role in workload.roles:
+        if role.node_terms and here and not any(meets(node, role.node_terms) for node in here):
+            return f"no node of the pool meets the node affinity of its pods: {terms_text(role.node_terms)}"
     projects = {project.name for project in state.rules.projects}
     demand = {
         "job": job_name(workload, run),
-        "tasks": [_task_group(role) for role in workload.roles if role.count],
+        "tasks": [_task_group(role, here) for role in workload.roles if role.count],
         "min_tasks": workload.min_tasks if workload.min_tasks != workload.size else None,
         "priority_class": class_of(workload, rules, state),
         "project": workload.project or (workload.namespace if workload.namespace in projects else None),
         "grace": workload.grace or None,
+        "preemption_delay": None if workload.preempts and all(pod.preempts for pod in pods) else TEN_YEARS,
         "labels": {
             CLUSTER: rules.cluster,
             KIND: workload.resource.kind,
@@ -83,7 +93,8 @@ def submission(workload: Workload, run: int, rules: Rules, state: PoolState) -> 
         },
         "elastic": "live",  # controllers add pods, and restart none
         "on_eviction": "requeue" if workload.requeues else "end",
-        "on_failure": "restart" if workload.requeues else "end",  # nobody makes the failed pod anew
+        # the failed pod is not made anew, or only if its controller so decides
+        "on_failure": "restart" if workload.requeues and not workload.in_place else "end",
         "max_failures": MAX_FAILURES,
     }
     try:
@@ -115,7 +126,7 @@ def is_of(job: Job, rules: Rules) -> bool:
     return job.demand.labels.get(CLUSTER) == rules.cluster
 
 
-def _task_group(role: Role) -> dict[str, object]:
+def _task_group(role: Role, nodes: Sequence[Object]) -> dict[str, object]:
     needs = role.resources
     devices = {"mig_profile": needs.mig[0], "gpu_devices": needs.mig[1]} if needs.mig else {"gpu_milli": needs.gpus * 1000}
     return {
@@ -124,4 +135,5 @@ def _task_group(role: Role) -> dict[str, object]:
         "cpu_milli": needs.cpu_milli,
         "memory_bytes": needs.memory_bytes,
         "node_labels": role.node_selector,
+        "excluded_nodes": [node["metadata"]["name"] for node in nodes if role.node_terms and not meets(node, role.node_terms)],
     }

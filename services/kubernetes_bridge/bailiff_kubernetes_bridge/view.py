@@ -23,7 +23,8 @@ from .responder import active_evictions
 from .workloads.adapters import ADAPTERS, Adapter, pod_keys
 from .workloads.common import checkpoint_of
 from .workloads.model import Pod, Workload
-from .workloads.pod_groups import group_key, group_uid, is_finished, pod_group, role_of
+from .workloads.node_affinity import required_terms
+from .workloads.pod_groups import GroupKey, group_key, group_uid, is_finished, pod_group, role_of
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,14 @@ def cluster_view(
     workloads = {workload.uid: workload for _, _, workload in known}
     owners = {adapter.key(item): (adapter, item, workload) for adapter, item, workload in known}
     members: dict[str, list[Pod]] = {}
-    groups: dict[tuple[str, str], list[Object]] = {}
+    groups: dict[GroupKey, list[Object]] = {}
+    apart: dict[GroupKey, Workload] = {}
     for pod in pods:
         owner = next((owners[key] for key in pod_keys(pod) if key in owners), None)
-        if owner is not None:
+        if owner is not None and owner[2].apart:
+            groups.setdefault(group_key(pod), []).append(pod)
+            apart[group_key(pod)] = owner[2]
+        elif owner is not None:
             adapter, item, workload = owner
             members.setdefault(workload.uid, []).append(
                 kept.of(("pod", uid_of(pod)), partial(_member, adapter, item, workload.uid, pod), pod, item)
@@ -83,7 +88,8 @@ def cluster_view(
         uid: kept.of(("members", uid), partial(tuple, those), *those) for uid, those in members.items()
     }
     for key, those in groups.items():
-        workload, group = kept.of(("group", key), partial(_group, key, those), *those)
+        of = apart.get(key)
+        workload, group = kept.of(("group", key), partial(_group, key, those, of), *those, of)
         workloads[workload.uid], found[workload.uid] = workload, group
     kept.forget()
     by_name = {node["metadata"]["name"]: node for node in nodes}
@@ -95,9 +101,9 @@ def _member(adapter: Adapter, item: Object, workload: str, pod: Object) -> Pod:
     return _pod(pod, workload, *adapter.place(item, pod))
 
 
-def _group(key: tuple[str, str], pods: Sequence[Object]) -> tuple[Workload, Sequence[Pod]]:
+def _group(key: GroupKey, pods: Sequence[Object], of: Workload | None) -> tuple[Workload, Sequence[Pod]]:
     uid = group_uid(key)
-    return pod_group(key, pods), tuple(_pod(pod, uid, role_of(pod), None) for pod in pods)
+    return pod_group(key, pods, of), tuple(_pod(pod, uid, role_of(pod), None) for pod in pods)
 
 
 def _is_controlled_by_known_kind(pod: Object) -> bool:
@@ -113,9 +119,6 @@ def _is_disrupted(pod: Object) -> bool:
 
 def _pod(item: Object, workload: str, role: str, index: int | None) -> Pod:
     spec, condition = item.get("spec") or {}, condition_of(item, names.PLACED)
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ) or {}
     return Pod(
         namespace=item["metadata"]["namespace"],
         name=item["metadata"]["name"],
@@ -125,10 +128,11 @@ def _pod(item: Object, workload: str, role: str, index: int | None) -> Pod:
         role=role,
         index=index,
         gated=any(gate.get("name") == names.GATE for gate in spec.get("schedulingGates") or []),
-        node_terms=len(required.get("nodeSelectorTerms") or []),
+        node_terms=len(required_terms(spec)),
         deleting=item["metadata"].get("deletionTimestamp") is not None,
         finished=is_finished(item),
         succeeded=(item.get("status") or {}).get("phase") == "Succeeded" and not _is_disrupted(item),
+        preempts=spec.get("preemptionPolicy") != "Never",
         task_hash=labels_of(item).get(names.TASK_HASH, ""),
         attempt=attempt_of(annotations_of(item).get(names.TASK, "")),
         job=annotations_of(item).get(names.JOB, ""),

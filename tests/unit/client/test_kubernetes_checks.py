@@ -27,7 +27,10 @@ class Cluster:
 async def test_missing_policies_are_named():
     found = await policies_check(Cluster(MutatingAdmissionPolicyBinding=[{"metadata": {"name": "bailiff-gate"}}]))
     assert found["status"] == "wrong"
-    assert "bailiff-submitted-by, bailiff-job-pods, bailiff-identity, bailiff-placement" in found["found"]
+    assert (
+        "bailiff-submitted-by, bailiff-templates, bailiff-cron-jobs, bailiff-identity, bailiff-placement, bailiff-kinds"
+        in found["found"]
+    )
     items = {resource.kind: [{"metadata": {"name": name}} for name in wanted] for resource, wanted in POLICIES.items()}
     found = await policies_check(Cluster(**items))
     assert (found["status"], found["advice"]) == ("warn", "kubectl apply -f deploy/kubernetes/foreign-gpus.yaml")

@@ -5,6 +5,7 @@ from tests.kits.bridge import World
 from tests.kits.bridge_objects import gated, job_object, message
 from tests.kits.log_builder import policy
 
+from bailiff_core.model.grace import grace_of
 from bailiff_core.records.job_requests import ResumeJob
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.actions import EndPod, Send
@@ -378,7 +379,11 @@ def test_a_change_that_was_rejected_for_a_time_is_sent_again(world):
         ({"annotations": {names.MIN_TASKS: "9"}}, "bailiff.io/min-tasks is 9, and it has 2 pods"),
         ({"annotations": {names.MIN_TASKS: "many"}}, "expected a whole number, found 'many'"),
         ({"annotations": {names.GRACE: "soon"}}, "grace"),
-        ({"completions": 5}, "it has 5 completions and runs 2 pods at once"),
+        (
+            {"completions": 5, "annotations": {names.MIN_TASKS: "2"}},
+            "for pods that run together, and it runs 2 of 5 pods at once",
+        ),
+        ({"activeDeadlineSeconds": 45}, "activeDeadlineSeconds counts the time in the queue, too: set it in the pod template"),
         ({"template": {"metadata": {}, "spec": {"containers": []}}}, "lacks the label bailiff.io/pool"),
     ],
 )
@@ -388,6 +393,37 @@ def test_what_cannot_be_submitted_is_explained(world, change, reason):
     assert status(world).startswith("NotSubmitted: not submitted to test: ")
     assert reason in status(world)
     assert world.jobs() == []
+
+
+def test_a_pods_own_time_to_end_is_the_grace_as_far_as_the_policy_grants_it():
+    world = World(policy(claims={"grace": 600_000_000}))
+    world.add(job_object("short"))
+    long, stated = job_object("long"), job_object("stated", annotations={names.GRACE: "2m"})
+    for item in (long, stated):
+        item["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 3600
+    at_once = job_object("at-once")
+    at_once["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 0
+    world.add(long, stated, at_once)
+    world.settle()
+    state = world.story.state
+    graces = {name: grace_of(state, world.job(name)) // 1_000_000 for name in ("short", "long", "stated", "at-once")}
+    assert graces == {"short": 30, "long": 600, "stated": 120, "at-once": 1}
+
+
+@pytest.mark.parametrize("where", ["template", "pods"])
+def test_a_priority_class_that_preempts_nobody_is_honoured(world, where):
+    """The API server resolves it in the pods; a template may state it."""
+    world.add(job_object("first", pods=2, gpus=8))
+    world.run("first")
+    item = job_object("train", gpus=8, labels={names.PRIORITY_CLASS: "inference"})
+    if where == "template":
+        item["spec"]["template"]["spec"]["preemptionPolicy"] = "Never"
+    world.add(item)
+    for pod in world.pods_of("train"):
+        pod["spec"]["preemptionPolicy"] = "Never"
+    world.settle()
+    assert world.job("train").phase == "pending"
+    assert world.story.state.selection is None, "nobody looks for victims"
 
 
 def test_a_pod_without_its_gate_is_reported(world):

@@ -16,8 +16,8 @@ VALIDATING = Resource(
     "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
 )
 POLICIES = {
-    MUTATING: ("bailiff-submitted-by", "bailiff-job-pods", "bailiff-gate"),
-    VALIDATING: ("bailiff-identity", "bailiff-placement"),
+    MUTATING: ("bailiff-submitted-by", "bailiff-templates", "bailiff-cron-jobs", "bailiff-gate"),
+    VALIDATING: ("bailiff-identity", "bailiff-placement", "bailiff-kinds"),
 }
 FOREIGN_GPUS = "bailiff-foreign-gpus"
 ENDED = ("Complete", "Completed", "Succeeded", "Failed")

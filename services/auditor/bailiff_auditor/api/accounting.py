@@ -183,7 +183,9 @@ def _statement(keys: Sequence[str], period: Period | None) -> str:
     chosen = [name for name in columns if wanted.get(name, name in keys)]
     listed = ", ".join(f'{columns[name]} AS "{name}"' for name in chosen)
     sets = f"GROUPING SETS (({', '.join(columns[name] for name in chosen)}), ())" if chosen else "()"
-    order = "".join([', "time"' if period is not None else "", ", sum(used) DESC, sum(lost) DESC", *[f', "{name}"' for name in chosen]])
+    order = "".join(
+        [', "time"' if period is not None else "", ", sum(used) DESC, sum(lost) DESC", *[f', "{name}"' for name in chosen]]
+    )
     return f"""
         WITH x AS (
             SELECT u.job, u.submitted_seq, u.priority_class, part, u.used_gpu_milli * {length} AS used,

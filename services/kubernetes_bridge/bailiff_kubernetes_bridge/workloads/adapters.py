@@ -4,9 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bailiff_core.humanize import count_text
+from bailiff_kubernetes import names
 from bailiff_kubernetes.resources import (
     JOBS,
     JOBSETS,
+    LEADER_WORKER_SETS,
     PYTORCH_JOBS,
     RAY_JOBS,
     TRAIN_JOBS,
@@ -27,14 +30,21 @@ JOBSET_NAME, JOBSET_ROLE, JOBSET_INDEX = (
 KUBEFLOW_NAME, KUBEFLOW_ROLE, KUBEFLOW_INDEX = (
     f"training.kubeflow.org/{name}" for name in ("job-name", "replica-type", "replica-index")
 )
+LWS_NAME, LWS_GROUP, LWS_SIZE = (f"leaderworkerset.sigs.k8s.io/{name}" for name in ("name", "group-index", "size"))
 RAY_CLUSTER, RAY_GROUP = "ray.io/cluster", "ray.io/group"
+
+DEADLINE = (
+    "activeDeadlineSeconds counts the time in the queue, too: set it in the pod template instead, where it counts the time "
+    "that a pod runs"
+)
+"""Of a workload, whose deadline its controller counts from its first pods on, which wait in their gates."""
 
 Place = tuple[str, int | None]
 """A pod's role, and its rank in it where its controller gives it one."""
 
 
 PodKey = tuple[str, str, str]
-"""How pods name their workload: by its uid, by a JobSet's name, or by a RayCluster's."""
+"""How pods name their workload: by its uid, or by the name of a JobSet, LeaderWorkerSet or RayCluster."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,7 @@ def pod_keys(pod: Object) -> list[PodKey]:
     """How this pod names its workload, the most specific first."""
     owner, labels, namespace = controller_of(pod), labels_of(pod), pod["metadata"]["namespace"]
     found = [("uid", "", owner["uid"])] if owner is not None else []
-    found += [(label, namespace, labels[label]) for label in (JOBSET_NAME, RAY_CLUSTER) if label in labels]
+    found += [(label, namespace, labels[label]) for label in (JOBSET_NAME, RAY_CLUSTER, LWS_NAME) if label in labels]
     return found
 
 
@@ -68,8 +78,18 @@ def _by_name(item: Object) -> PodKey:
     return JOBSET_NAME, item["metadata"]["namespace"], item["metadata"]["name"]
 
 
+def _by_set_name(item: Object) -> PodKey:
+    return LWS_NAME, item["metadata"]["namespace"], item["metadata"]["name"]
+
+
 def _by_ray_cluster(item: Object) -> PodKey:
     return RAY_CLUSTER, item["metadata"]["namespace"], (item.get("status") or {}).get("rayClusterName") or ""
+
+
+def _in_time(workload: Workload, *specs: Object) -> Workload:
+    """With what is wrong with a deadline in one of these."""
+    late = not workload.problem and any(spec.get("activeDeadlineSeconds") is not None for spec in specs)
+    return replace(workload, problem=DEADLINE) if late else workload
 
 
 def _suspend(on: bool) -> Object:
@@ -87,13 +107,15 @@ def _job(item: Object, _: Object | None) -> Workload:
     owner = controller_of(item)
     if owner is not None and owner.get("kind") in (JOBSETS.kind, RAY_JOBS.kind):
         return replace(found, pool="")  # its owner is the workload
-    if isinstance(completions, int) and completions > parallelism and not found.problem:
-        problem = (
-            f"it has {completions} completions and runs {parallelism} pods at once: set parallelism to {completions}, with "
-            "bailiff.io/min-tasks for how many must run together"
-        )
-        found = replace(found, problem=problem)
-    return ended(found, item, {"Complete": "the Job has completed"}, {"Failed": "the Job has failed"})
+    if isinstance(completions, int) and completions > parallelism:
+        found = replace(found, apart=f"it runs {parallelism} of {count_text(completions, 'pod')} at once")
+    elif spec.get("backoffLimitPerIndex") is not None:
+        found = replace(found, apart="it has backoffLimitPerIndex, so none stops for another")
+    found = _in_time(found, spec)
+    if found.apart and found.min_tasks is not None:
+        found = replace(found, problem=found.problem or f"{names.MIN_TASKS} is for pods that run together, and {found.apart}")
+    done = "the Job has completed"
+    return ended(found, item, {"Complete": done, "SuccessCriteriaMet": done}, {"Failed": "the Job has failed"})
 
 
 def _job_place(_: Object, pod: Object) -> Place:
@@ -113,7 +135,8 @@ def _jobset_templates(item: Object) -> Mapping[str, tuple[int, Object]]:
 
 
 def _jobset(item: Object, _: Object | None) -> Workload:
-    found = described(item, JOBSETS, _jobset_templates(item))
+    jobs = ((replicated.get("template") or {}).get("spec") or {} for replicated in item["spec"].get("replicatedJobs") or ())
+    found = _in_time(described(item, JOBSETS, _jobset_templates(item)), *jobs)
     owner = controller_of(item)
     if owner is not None and owner.get("kind") == TRAIN_JOBS.kind:
         return replace(found, pool="")  # its TrainJob is the workload
@@ -148,8 +171,8 @@ def _pytorch_job(item: Object, _: Object | None) -> Workload:
         role.lower(): (count_of(replicas.get("replicas")), template_of(replicas.get("template")))
         for role, replicas in (spec.get("pytorchReplicaSpecs") or {}).items()
     }
-    found = described(item, PYTORCH_JOBS, templates)
-    found = replace(found, suspended=(spec.get("runPolicy") or {}).get("suspend") is True)
+    policy = spec.get("runPolicy") or {}
+    found = replace(_in_time(described(item, PYTORCH_JOBS, templates), policy), suspended=policy.get("suspend") is True)
     return ended(found, item, {"Succeeded": "the PyTorchJob has succeeded"}, {"Failed": "the PyTorchJob has failed"})
 
 
@@ -168,6 +191,7 @@ def _ray_job(item: Object, _: Object | None) -> Workload:
         pods = count_of(group.get("replicas"), 0) * count_of(group.get("numOfHosts"))
         templates[str(group.get("groupName"))] = (pods, template_of(group.get("template")))
     found = described(item, RAY_JOBS, {role: (pods, template) for role, (pods, template) in templates.items() if pods})
+    found = _in_time(found, item["spec"])
     status = item.get("status") or {}
     found = replace(found, resizes=False, problem=found.problem or _ray_problem(item["spec"], cluster))
     if status.get("jobDeploymentStatus") == "Complete":
@@ -195,6 +219,19 @@ def _ray_place(_: Object, pod: Object) -> Place:
     return labels_of(pod).get(RAY_GROUP, ""), None
 
 
+# --- LeaderWorkerSet
+
+
+def _leader_worker_set(item: Object, _: Object | None) -> Workload:
+    """Its groups are jobs: a leader with its workers each."""
+    spec = item["spec"]
+    replicas, group = count_of(spec.get("replicas")), spec.get("leaderWorkerTemplate") or {}
+    workers = template_of(group.get("workerTemplate"))
+    leader = template_of(group.get("leaderTemplate")) or workers
+    templates = {"leader": (replicas, leader), "worker": (replicas * (count_of(group.get("size")) - 1), workers)}
+    return replace(described(item, LEADER_WORKER_SETS, templates), apart="each group of a leader and its workers is a gang")
+
+
 def _number(text: Any) -> int | None:
     return int(text) if isinstance(text, str) and text.isdecimal() else None
 
@@ -204,6 +241,7 @@ ADAPTERS: tuple[Adapter, ...] = (
     Adapter(JOBSETS, _jobset, _by_name, _jobset_place, _suspend),
     Adapter(TRAIN_JOBS, _train_job, _by_name, _jobset_place, _suspend),
     Adapter(PYTORCH_JOBS, _pytorch_job, _by_uid, _pytorch_place, lambda on: {"spec": {"runPolicy": {"suspend": on}}}),
+    Adapter(LEADER_WORKER_SETS, _leader_worker_set, _by_set_name, lambda _, __: ("", None), _suspend),
     Adapter(RAY_JOBS, _ray_job, _by_ray_cluster, _ray_place, _suspend),
 )
 """All kinds of workloads that are objects of their own; pod groups are in `pod_groups`."""

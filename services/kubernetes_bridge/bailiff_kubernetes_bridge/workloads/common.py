@@ -1,6 +1,6 @@
 """What all adapters read in the same way: labels, annotations, pod templates."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +9,11 @@ from bailiff_kubernetes.resources import Object, Resource, annotations_of, label
 from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
 
 from .model import Role, Workload
+from .node_affinity import required_terms
 from .quantities import BadPodSpec, pod_resources
 
+DEFAULT_GRACE_S = 30
+"""Of pods that state none: the API server's."""
 CHECKPOINT = (names.LAST_CHECKPOINT_STEP, names.LAST_CHECKPOINT_TIME)
 
 
@@ -33,7 +36,7 @@ def described(item: Object, resource: Resource, templates: Mapping[str, tuple[in
     if not problem and sum(role.count for role in roles) == 0:
         problem = "it asks for no pods"
     spec = item.get("spec") or {}
-    first = next(iter(templates.values()), (0, {}))[1].get("spec") or {}
+    specs = [template.get("spec") or {} for _, template in templates.values()]
     return Workload(
         resource=resource,
         namespace=item["metadata"]["namespace"],
@@ -46,9 +49,10 @@ def described(item: Object, resource: Resource, templates: Mapping[str, tuple[in
         submitted_by=annotations.get(names.SUBMITTED_BY, ""),
         min_tasks=int(minimum) if minimum is not None and minimum.isdecimal() else None,
         priority_class=labels.get(names.PRIORITY_CLASS, ""),
-        kubernetes_priority_class=first.get("priorityClassName") or "",
+        kubernetes_priority_class=(specs[0].get("priorityClassName") if specs else None) or "",
         project=labels.get(names.PROJECT, ""),
-        grace=annotations.get(names.GRACE, ""),
+        grace=annotations.get(names.GRACE) or grace_of(specs),
+        preempts=all(spec.get("preemptionPolicy") != "Never" for spec in specs),
         suspended=spec.get("suspend") is True,
         deleting=item["metadata"].get("deletionTimestamp") is not None,
         problem=problem,
@@ -75,6 +79,11 @@ def checkpoint_of(item: Object) -> tuple[tuple[str, str], ...]:
     return tuple((name, annotations[name]) for name in CHECKPOINT if name in annotations)
 
 
+def grace_of(specs: Iterable[Object]) -> str:
+    """The longest time that these pods have to end, as a job file has it: never 0, with which the object would go first."""
+    return f"{max((1, *(spec.get('terminationGracePeriodSeconds', DEFAULT_GRACE_S) for spec in specs)))}s"
+
+
 def template_of(value: Any) -> Object:
     """A pod template, or an empty one."""
     return value if isinstance(value, dict) else {}
@@ -86,7 +95,7 @@ def count_of(value: Any, default: int = 1) -> int:
 
 
 def _role(name: str, count: int, spec: Object) -> Role:
-    return Role(name, count, pod_resources(spec), dict(spec.get("nodeSelector") or {}))
+    return Role(name, count, pod_resources(spec), dict(spec.get("nodeSelector") or {}), tuple(required_terms(spec)))
 
 
 def _template_labels(template: Object) -> Mapping[str, str]:

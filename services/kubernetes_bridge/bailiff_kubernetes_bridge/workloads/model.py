@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bailiff_kubernetes.resources import PODS, Resource
+from bailiff_kubernetes.resources import PODS, Object, Resource
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,17 @@ class PodResources:
 
 @dataclass(frozen=True)
 class Role:
-    """Equal pods of a workload: one task group of the job. node_selector: labels that their node must have."""
+    """Equal pods of a workload: one task group of the job.
+
+    node_selector: labels that their node must have. node_terms: the node selector terms of their affinity, of which their node
+    must meet one; empty: any node.
+    """
 
     name: str
     count: int
     resources: PodResources
     node_selector: dict[str, str] = field(default_factory=dict)
+    node_terms: tuple[Object, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,9 +39,10 @@ class Workload:
     change of its spec. min_tasks: the least number of pods that run together; None: all. can_suspend: its kind has
     `spec.suspend`. requeues: its controller makes evicted pods anew. resizes: its controller makes or deletes pods when its size
     changes; else only the next time that it makes them all. outcome: that it has ended, and why. problem: why it cannot be
-    submitted. is_single_pod: it is one plain pod, which never is another workload's. stopped_for: the ended job for which the
-    bridge has suspended it. status: what the bridge last wrote about it. object: the API's object, for Events; a pod group has
-    that of its first pod.
+    submitted. is_single_pod: it is one plain pod, which never is another workload's. apart: why its pods, or groups of
+    them, are jobs of their own; empty: they are its tasks. in_place: it is one of these, made anew under the same number.
+    stopped_for: the ended job for which the bridge has suspended it. status: what the bridge last wrote about it. grace: from the
+    notice to KILL, as a job file has it. preempts: whether its pods may have others evicted for them.
     """
 
     resource: Resource
@@ -53,6 +59,7 @@ class Workload:
     kubernetes_priority_class: str = ""
     project: str = ""
     grace: str = ""
+    preempts: bool = True
     suspended: bool = False
     can_suspend: bool = True
     requeues: bool = True
@@ -62,6 +69,8 @@ class Workload:
     outcome_reason: str = ""
     problem: str = ""
     is_single_pod: bool = False
+    apart: str = ""
+    in_place: bool = False
     stopped_for: str = ""
     status: str = ""
     checkpoint: tuple[tuple[str, str], ...] = ()
@@ -84,7 +93,7 @@ class Pod:
     index: its rank within its role, where its controller gives it one. placed: its condition `bailiff.io/Placed`, as status and
     message. task_hash: of the task that it is, in this attempt of its job; job: that job, or the one of its group. finished: its
     containers have ended. node_terms: how many node selector terms it requires by itself. nominated: the node where
-    kube-scheduler keeps room for it.
+    kube-scheduler keeps room for it. preempts: whether others may be evicted for it.
     """
 
     namespace: str
@@ -99,6 +108,7 @@ class Pod:
     deleting: bool = False
     finished: bool = False
     succeeded: bool = False
+    preempts: bool = True
     task_hash: str = ""
     attempt: int | None = None
     job: str = ""

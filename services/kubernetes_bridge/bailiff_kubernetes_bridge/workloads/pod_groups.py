@@ -1,43 +1,62 @@
-"""Plain pods with Bailiff's label: a gang of `bailiff.io/gang-size` pods with one `bailiff.io/pod-group`, or one pod alone."""
+"""Pods that are jobs without a workload: a gang of `bailiff.io/gang-size` pods with one `bailiff.io/pod-group`, a leader with its
+workers, or one pod alone. A pod or group that has a number is the same one when its controller makes it anew."""
 
 import hashlib
 from collections.abc import Iterable
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import PODS, Object, annotations_of, controller_of, labels_of, uid_of
+from bailiff_kubernetes.resources import JOBS, PODS, Object, annotations_of, controller_of, labels_of, uid_of
 from bailiff_kubernetes_bridge.annotations import POD_GROUP, STATUS
 
-from .common import checkpoint_of
+from .adapters import COMPLETION_INDEX, LWS_GROUP, LWS_NAME, LWS_SIZE
+from .common import checkpoint_of, grace_of
 from .model import PodResources, Role, Workload
+from .node_affinity import required_terms
 from .quantities import BadPodSpec, pod_resources
 
-
-def group_key(pod: Object) -> tuple[str, str]:
-    """Namespace and name of the pod's group; a pod without a group is its own, with its uid as the name."""
-    return pod["metadata"]["namespace"], labels_of(pod).get(POD_GROUP) or f"pod/{uid_of(pod)}"
+GroupKey = tuple[str, str, str]
+"""Namespace, uid of the controller whose pods have numbers, and name of a group; without a group it is the uid of its pod."""
 
 
-def group_uid(key: tuple[str, str]) -> str:
+def group_key(pod: Object) -> GroupKey:
+    """Of which group the pod is."""
+    labels, owner, metadata = labels_of(pod), controller_of(pod), pod["metadata"]
+    namespace, index = metadata["namespace"], annotations_of(pod).get(COMPLETION_INDEX)
+    if POD_GROUP in labels:
+        return namespace, "", labels[POD_GROUP]
+    if LWS_NAME in labels:
+        return namespace, LWS_NAME, f"{labels[LWS_NAME]}-{labels.get(LWS_GROUP, '')}"
+    if owner is not None and owner["kind"] == "StatefulSet":
+        return namespace, owner["uid"], metadata["name"]
+    if owner is not None and owner["kind"] == JOBS.kind and index is not None:
+        return namespace, owner["uid"], f"{owner['name']}-{index}"
+    return namespace, "", f"pod/{uid_of(pod)}"
+
+
+def group_uid(key: GroupKey) -> str:
     """An id of the group for as long as its name is used."""
-    namespace, name = key
-    return (
-        name.removeprefix("pod/") if name.startswith("pod/") else hashlib.sha256(f"{namespace}/{name}".encode()).hexdigest()[:32]
-    )
+    namespace, owner, name = key
+    if name.startswith("pod/"):
+        return name.removeprefix("pod/")
+    return hashlib.sha256("/".join((namespace, *filter(None, (owner,)), name)).encode()).hexdigest()[:32]
 
 
 def role_of(pod: Object) -> str:
-    """Pods with the same requests and node selector are one role."""
+    """Pods with the same requests, node selector and node affinity are one role."""
     try:
         resources = pod_resources(pod["spec"])
     except BadPodSpec:
         return "unknown"
     text = f"{resources}/{sorted((pod['spec'].get('nodeSelector') or {}).items())}"
+    affinity = [term["matchExpressions"] for term in required_terms(pod["spec"]) if term.get("matchExpressions")]
+    if affinity:  # without the node that an open gate has added
+        text += f"/{affinity}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def pod_group(key: tuple[str, str], pods: Iterable[Object]) -> Workload:
-    """The workload of these pods."""
-    namespace, name = key
+def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None) -> Workload:
+    """The workload of these pods. of: the workload whose pods are apart, which says what they do not."""
+    namespace, controller, name = key
     members = sorted(pods, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
     first, active = members[0], [pod for pod in members if not is_finished(pod) and not pod["metadata"].get("deletionTimestamp")]
     counts: dict[str, list[Object]] = {}
@@ -49,16 +68,18 @@ def pod_group(key: tuple[str, str], pods: Iterable[Object]) -> Workload:
             resources = pod_resources(those[0]["spec"])
         except BadPodSpec as error:
             resources, problem = PodResources(), f"pod {those[0]['metadata']['name']}: {error}"
-        roles.append(Role(role, len(those), resources, dict(those[0]["spec"].get("nodeSelector") or {})))
-    sizes = {_text(pod, names.GANG_SIZE) for pod in members}
+        spec = those[0]["spec"]
+        roles.append(Role(role, len(those), resources, dict(spec.get("nodeSelector") or {}), tuple(required_terms(spec))))
+    alone, is_led = name.startswith("pod/"), controller == LWS_NAME
+    sizes = {annotations_of(pod).get(LWS_SIZE) if is_led else _text(pod, names.GANG_SIZE) for pod in members}
     size = sizes.pop() if len(sizes) == 1 else None
-    alone = name.startswith("pod/")
-    expected = 1 if alone else int(size) if size is not None and size.isdecimal() else 0
+    is_one = alone or bool(controller and not is_led)
+    expected = 1 if is_one else int(size) if size is not None and size.isdecimal() else 0
     if not expected:
         problem = problem or f"all pods of a group need the same {names.GANG_SIZE}, a whole number"
     elif len(active) != expected:
         problem = problem or f"{len(active)} of its {expected} pods are there"
-    users = {annotations_of(pod).get(names.SUBMITTED_BY, "") for pod in members}
+    users = {annotations_of(pod).get(names.SUBMITTED_BY, "") for pod in members} if of is None else {of.submitted_by}
     if len(users) > 1:
         problem = problem or "its pods were created by several users"
     minimum = _text(first, names.MIN_TASKS)
@@ -69,18 +90,20 @@ def pod_group(key: tuple[str, str], pods: Iterable[Object]) -> Workload:
         uid=group_uid(key),
         resource_version="",
         generation=1,
-        pool=labels_of(first).get(names.POOL, ""),
+        pool=labels_of(first).get(names.POOL, "") if of is None else of.pool,
         roles=tuple(roles),
         submitted_by=users.pop() if len(users) == 1 else "",
         min_tasks=int(minimum) if minimum is not None and minimum.isdecimal() else None,
-        priority_class=labels_of(first).get(names.PRIORITY_CLASS, ""),
+        priority_class=labels_of(first).get(names.PRIORITY_CLASS, "") if of is None else of.priority_class,
         kubernetes_priority_class=first["spec"].get("priorityClassName") or "",
-        project=labels_of(first).get(names.PROJECT, ""),
-        grace=annotations_of(first).get(names.GRACE, ""),
+        project=labels_of(first).get(names.PROJECT, "") if of is None else of.project,
+        grace=annotations_of(first).get(names.GRACE) or grace_of(pod["spec"] for pod in members) if of is None else of.grace,
+        preempts=all(pod["spec"].get("preemptionPolicy") != "Never" for pod in members),
         can_suspend=False,
         requeues=not alone and all(controller_of(pod) is not None for pod in members),
-        problem=problem,
+        problem=problem or ("" if of is None else of.problem),
         is_single_pod=alone,
+        in_place=bool(controller),
         status=annotations_of(first).get(STATUS, ""),
         checkpoint=checkpoint_of(first),
     )

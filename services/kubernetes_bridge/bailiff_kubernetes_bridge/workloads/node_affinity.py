@@ -1,0 +1,64 @@
+"""Whether a node meets the node affinity that a pod requires, as kube-scheduler judges it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bailiff_kubernetes.resources import Object, labels_of
+
+NODE_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def required_terms(spec: Object) -> list[Object]:
+    """The node selector terms of a pod, one of which its node must meet; empty: any node."""
+    found = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(NODE_TERMS) or {}
+    terms: list[Object] = found.get("nodeSelectorTerms") or []
+    return terms
+
+
+def meets(node: Object, terms: Sequence[Object]) -> bool:
+    """Whether the node meets one of the terms. A term without requirements is met by none."""
+    fields = {"metadata.name": node["metadata"]["name"]}
+    return any(
+        bool(term.get("matchExpressions") or term.get("matchFields"))
+        and all(_holds(each, labels_of(node)) for each in term.get("matchExpressions") or ())
+        and all(_holds(each, fields) for each in term.get("matchFields") or ())
+        for term in terms
+    )
+
+
+def terms_text(terms: Sequence[Object]) -> str:
+    """`zone In [a, b]`: for people."""
+    return " or ".join(
+        " and ".join(_text(each) for each in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())))
+        or "nothing"
+        for term in terms
+    )
+
+
+def _text(requirement: Mapping[str, Any]) -> str:
+    values = requirement.get("values") or ()
+    return f"{requirement['key']} {requirement['operator']}" + (f" [{', '.join(values)}]" if values else "")
+
+
+def _holds(requirement: Mapping[str, Any], found: Mapping[str, str]) -> bool:
+    value = found.get(requirement["key"])
+    values: Sequence[str] = requirement.get("values") or ()
+    match requirement["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return (number := _number(value)) is not None and number > int(values[0])
+        case "Lt":
+            return (number := _number(value)) is not None and number < int(values[0])
+        case _:  # of a later Kubernetes: kube-scheduler knows it
+            return True
+
+
+def _number(value: str | None) -> int | None:
+    return int(value) if value is not None and value.removeprefix("-").isdecimal() else None

@@ -1,0 +1,145 @@
+"""Workloads whose pods, or groups of pods, are jobs of their own: none waits for another, and none ends with another."""
+
+import pytest
+from tests.kits.bridge import World
+from tests.kits.bridge_objects import POOL, gated, job_object, message, plain_pod
+
+from bailiff_kubernetes import names
+from bailiff_kubernetes_bridge.annotations import STATUS
+
+LWS = "leaderworkerset.sigs.k8s.io"
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def state(world):
+    """Each job's workload, with its phase and attempt."""
+    return {job.id.removeprefix("team-a."): (job.phase, job.attempt) for job in world.jobs()}
+
+
+def phases(world, name):
+    return [job.phase for job in world.jobs() if job.demand.labels["kubernetes/name"].startswith(name)]
+
+
+def runs(world):
+    """All pods whose gates are open run, and their agents have said so."""
+    world.settle()
+    for job in world.jobs():
+        if job.phase == "starting":
+            world.story.started(job.id)
+    world.settle()
+
+
+def test_of_a_job_with_more_completions_than_pods_at_once_each_pod_is_a_job(world):
+    world.add(job_object("sweep", pods=2, gpus=4, completions=5, labels={names.PRIORITY_CLASS: "build"}))
+    runs(world)
+    assert phases(world, "sweep") == ["running", "running"]
+    assert {(job.user, job.class_name, job.size, job.gpus) for job in world.jobs()} == {("kubernetes/ada", "build", 1, 4)}
+    said = "Apart: each of its pods says its own state: it runs 2 of 5 pods at once"
+    assert world.objects["sweep"]["metadata"]["annotations"][STATUS] == said
+    for index in range(5):
+        world.finish(f"sweep-{index}", 0)
+        runs(world)
+    assert phases(world, "sweep") == ["succeeded"] * 5
+    assert world.objects["sweep"]["status"]["conditions"][0]["type"] == "Complete"
+
+
+def test_a_pod_with_a_number_keeps_its_place_when_it_is_preempted(world):
+    world.add(job_object("sweep", pods=2, gpus=8, completions=5))
+    runs(world)
+    first = world.job("sweep-0")
+    world.story.evict(first.id)
+    world.evicted("sweep-0")
+    runs(world)
+    assert (world.job("sweep-0").id, world.job("sweep-0").attempt) == (first.id, 2)
+    assert world.job("sweep-1").attempt == 1, "the other runs on"
+    assert gated(world.pods_of("sweep-0")) == [False]
+
+
+def test_an_index_that_fails_does_not_stop_the_others(world):
+    world.add(job_object("sweep", pods=2, gpus=1, backoffLimitPerIndex=1))
+    runs(world)
+    for again in range(2):
+        world.finish("sweep-1", 0, code=3)
+        runs(world)
+        assert world.job("sweep-0").phase == "running"
+        assert world.job("sweep-0").attempt == 1
+        assert phases(world, "sweep-1").count("failed") == again + 1
+    assert phases(world, "sweep-1") == ["failed", "failed"], "its controller has given it up"
+    world.finish("sweep-0", 0)
+    assert world.job("sweep-0").phase == "succeeded"
+
+
+def owned(name, kind, owner, labels=None, annotations=None, **more):
+    pod = plain_pod(name, **more)
+    pod["metadata"]["labels"] |= labels or {}
+    pod["metadata"]["annotations"] |= annotations or {}
+    pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}]
+    return pod
+
+
+def test_each_replica_of_a_deployment_is_a_job(world):
+    world.add(*(owned(f"web-7d-{n}", "ReplicaSet", "web-7d", gpus=2) for n in ("a", "b")))
+    runs(world)
+    assert phases(world, "web-7d") == ["running", "running"]
+    first = world.job("web-7d-a")
+    world.story.evict(first.id)
+    world.evicted("web-7d-a")
+    world.add(owned("web-7d-c", "ReplicaSet", "web-7d", gpus=2))
+    runs(world)
+    assert first.ended_at is not None
+    assert (world.job("web-7d-c").phase, world.job("web-7d-b").attempt) == ("running", 1)
+
+
+def test_a_replica_of_a_stateful_set_keeps_its_place(world):
+    world.add(owned("db-0", "StatefulSet", "db", gpus=2))
+    runs(world)
+    first = world.job("db-0")
+    world.story.evict(first.id)
+    world.evicted("db-0")
+    again = owned("db-0", "StatefulSet", "db", gpus=2)
+    again["metadata"]["uid"] = "uid-again"
+    world.add(again)
+    runs(world)
+    assert (world.job("db-0").id, world.job("db-0").phase, world.job("db-0").attempt) == (first.id, "running", 2)
+
+
+def led(group, worker):
+    labels = {f"{LWS}/name": "serve", f"{LWS}/group-index": str(group), f"{LWS}/worker-index": str(worker)}
+    name = f"serve-{group}" + (f"-{worker}" if worker else "")
+    return owned(name, "StatefulSet", "serve", labels, {f"{LWS}/size": "2"}, gpus=4, user="system:lws")
+
+
+def test_a_leader_and_its_workers_are_one_gang(world):
+    template = {"metadata": {"labels": {names.POOL: POOL}}, "spec": {"containers": []}}
+    spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}
+    item = job_object("serve")
+    world.add(item | {"kind": "LeaderWorkerSet", "spec": spec}, led(0, 0), led(1, 0), led(1, 1))
+    runs(world)
+    assert state(world).keys() == {world.job("serve-1").id.removeprefix("team-a.")}
+    assert message(world.pods["serve-0"]) == "not submitted to test: 1 of its 2 pods are there"
+    world.add(led(0, 1))
+    runs(world)
+    assert phases(world, "serve") == ["running", "running"]
+    assert {(job.user, job.size, job.gpus) for job in world.jobs()} == {("kubernetes/ada", 2, 8)}
+    first = world.job("serve-0")
+    world.story.evict(first.id)
+    world.evicted("serve-0")
+    again = [led(0, 0), led(0, 1)]
+    for pod in again:
+        pod["metadata"]["uid"] += "-again"
+    world.add(*again)
+    runs(world)
+    assert (world.job("serve-0").id, world.job("serve-0").attempt, world.job("serve-1").attempt) == (first.id, 2, 1)
+
+
+def test_a_gang_that_its_user_takes_apart_is_a_gang_no_longer(world):
+    world.add(job_object("train", pods=2, gpus=4))
+    first = world.run("train")
+    world.change("train", parallelism=1)
+    world.settle()
+    assert first.cancelled
+    assert first.request_reason == "its pods are jobs of their own now: it runs 1 of 2 pods at once"
