@@ -212,7 +212,7 @@ def _statement(keys: Sequence[str], period: Period | None) -> str:
 
 
 def _preemptor_of_loss(keys: Sequence[str]) -> str:
-    """SQL that joins the preemptor of a row of `lost_work`, as `e`, and its submission, as `p`; nothing where no key needs them."""
+    """SQL that joins the preemptor of a row of `lost_work`, as `e`, and its submission, as `p`; empty where no key needs them."""
     if not {"preemptor", "preemptor_project"} & set(keys):
         return ""
     return """LEFT JOIN LATERAL (
