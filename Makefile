@@ -28,10 +28,10 @@ up: install ## start the same system and keep it running; on a running one, star
 	@$(BIN)/python -m bailiff_devstack.updown up --state $(STATE) $(if $(GPUS),--gpus $(GPUS)) $(if $(SECURE),--secure)
 
 status: install ## what of it runs
-	@$(BIN)/python -m bailiff_devstack.updown status --state $(STATE)
+	@$(BIN)/python -m bailiff_devstack.updown status --state $(STATE) || [ $$? = 3 ]
 
-down: ## end what `make up` started; its state stays in .bailiff
-	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE)
+down: ## let jobs save, and end what `make up` started; its state stays in .bailiff (NOW=1: do not wait for jobs)
+	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE) $(if $(NOW),--now)
 
 quick: WORKERS = 2
 quick: install-dev ## the inner loop: unit tests, scenarios and recorded histories, but the slow ones (about a minute on two cores)
@@ -121,6 +121,7 @@ bench-check: install-dev ## compare what is quick to measure with the figures in
 size: ## lines of product and tests, by package (COMMIT=…: as they were)
 	@$(PYTHON) tests/size.py $(COMMIT)
 
+clean: NOW = 1
 clean: down ## remove the virtual environment and all state
 	rm -rf $(VENV) .venv-frameworks .venv-spark .venv-docs build/docs-site $(STATE)
 

@@ -18,9 +18,17 @@ class Up:
     def __init__(self, state: Path) -> None:
         self.state = state
 
+    def _command(self, what: str, *options: str) -> list[str]:
+        return [sys.executable, "-m", "bailiff_devstack.updown", what, "--state", str(self.state), *options]
+
     def run(self, what: str, *options: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "bailiff_devstack.updown", what, "--state", str(self.state), *options]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return subprocess.run(self._command(what, *options), capture_output=True, text=True, check=False)
+
+    def begin(self, what: str) -> subprocess.Popen[str]:
+        def interruptible() -> None:  # also where the tests run in the background
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+        return subprocess.Popen(self._command(what), stdout=subprocess.PIPE, text=True, preexec_fn=interruptible)
 
     def up(self, *options: str) -> str:
         done = self.run("up", *options)

@@ -1,7 +1,9 @@
 """`make up` typed again and again on a system whose processes are killed: its jobs run on, and it says what it did."""
 
+import json
 import random
 import shutil
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from tests.kits.job_processes import process_of
 from tests.kits.make_up import PATIENCE_S, Up
 
 from bailiff_devstack.identity import wait_until
-from bailiff_devstack.updown import FOLDERS, KEEPER
+from bailiff_devstack.updown import FOLDERS, KEEPER, NOT_RUNNING
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -94,7 +96,7 @@ def test_a_port_in_use_is_named_before_anything_starts(system: Up) -> None:
     assert f"port {port} of console is in use by another program" in done.stdout
     assert {name: system.process(name) for name in others} == others
     status = system.run("status")
-    assert status.returncode == 1
+    assert status.returncode == NOT_RUNNING
     assert "2 processes missing" in status.stdout
     system.up()
     assert system.process("console") != killed
@@ -104,5 +106,64 @@ def test_down_stops_all_of_it_and_nothing_comes_back(system: Up) -> None:
     processes = [system.process(name) for name in FOLDERS]
     assert "stopped: " in system.run("down").stdout
     assert not any(process.alive() for process in processes)
-    assert system.run("status").returncode == 1
+    assert system.run("status").stdout == "nothing runs: `make up` starts it\n"
     assert system.run("down").stdout == "nothing was running\n"
+
+
+SAVES = """trap 'kill $!; echo saved >> {file}; exit 0' TERM; echo start >> {file}; sleep infinity & wait"""
+IGNORES = """trap '' TERM; echo start >> {file}; while :; do sleep 1; done"""
+
+
+def script_job(system: Up, name: str, script: str) -> Path:
+    """The file to which a job of one GPU writes; it runs when this returns."""
+    file = system.state.parent / name
+    system.bailiff("submit", "--name", name, "--gpus", "1", "--", "bash", "-c", script.format(file=file))
+    assert wait_until(file.exists, PATIENCE_S)
+    return file
+
+
+def causes(system: Up, job: str) -> list[str]:
+    """Why each of the job's attempts ended."""
+    lines = system.bailiff("audit", "tail", "--from", "0", "--type", "JobRequeued", "--job", job, "-o", "json").splitlines()
+    return [json.loads(line)["data"]["cause"] for line in lines]
+
+
+def test_down_lets_jobs_save_and_the_next_up_continues_them(system: Up) -> None:
+    file = script_job(system, "saves", SAVES)
+    assert "asking saves to save and stop: " in system.run("down").stdout
+    assert file.read_text().split() == ["start", "saved"]
+    assert "node-1 takes jobs again" in system.up()
+    assert wait_until(lambda: file.read_text().split() == ["start", "saved", "start"], PATIENCE_S)
+    assert causes(system, "saves") == ["drain"], "its time ends with its release before the stop, not at the next start"
+    assert "because node-1 is drained (quick): make down" in system.bailiff("explain", "saves")
+
+
+@pytest.mark.parametrize("interrupt", [False, True])
+def test_down_without_waiting_ends_what_does_not_stop_by_record(system: Up, interrupt: bool) -> None:
+    script_job(system, "ignores", IGNORES)
+    if interrupt:
+        down = system.begin("down")
+        assert down.stdout is not None
+        assert any("asking ignores to save" in line for line in down.stdout)
+        down.send_signal(signal.SIGINT)
+        assert "not waiting any longer" in down.communicate()[0]
+    else:
+        assert "ignores has stopped" in system.run("down", "--now").stdout
+    system.up()
+    assert causes(system, "ignores") == ["drain"]
+
+
+def test_a_drain_by_an_operator_outlives_down_and_up(system: Up) -> None:
+    script_job(system, "saves", SAVES)
+    system.bailiff("drain", "node-1", "--yes", "--reason", "new driver")
+    system.run("down")
+    assert "takes jobs again" not in system.up()
+    assert "new driver" in system.bailiff("nodes")
+
+
+def test_down_says_which_jobs_had_no_notice(system: Up) -> None:
+    file = script_job(system, "saves", SAVES)
+    system.kill(KEEPER)
+    system.kill("admission")
+    assert "1 running task was killed without notice" in system.run("down").stdout
+    assert file.read_text().split() == ["start"]

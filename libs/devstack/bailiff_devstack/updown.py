@@ -1,6 +1,7 @@
 """`make up`, `make status` and `make down`: a whole system on this machine, with its state in one folder."""
 
 import argparse
+import asyncio
 import contextlib
 import fcntl
 import shlex
@@ -8,12 +9,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from bailiff.client.client import Client
+from bailiff.client.errors import ClientError
+from bailiff.client.settings import read_key
+from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.port import BusUnavailable
 from bailiff_core.humanize import count_text
 from bailiff_node_agent.runtime.process import exposure, why_not_isolated
 from bailiff_service.access_tokens import API_TOKEN_FILE
 
+from .emptying import empty, refill
 from .identity import Identity, read_record, stop_recorded
 from .jobs import end_jobs
+from .kafka import EmbeddedKafka
 from .operator_key import make_operator, operator_key, user_name
 from .ports import LOOPBACK, persistent_port
 from .processes import Processes
@@ -22,10 +30,13 @@ from .secure_kafka import SecureKafka
 from .stack import MODULES, PORT_FILES, START_ERRORS, Plan, Stack
 
 DEFAULT_GPUS = "8xH100-80GB"
+POOL = "pool-a"
 KEEPER = "keeper"
 _KEEPER = Path(__file__).with_name("_keeper.py")
 FOLDERS = {"kafka": "kafka", "postgres": "postgres", **dict.fromkeys((*MODULES, KEEPER), "services")}
 """The folder with the log and the record of each process."""
+NOT_RUNNING = 3
+"""Exit code of `status` where something does not run, as that of `systemctl status`."""
 
 
 def up(state: Path, gpus: str | None = None, *, secure: bool = False, quiet: bool = False) -> int:
@@ -62,7 +73,9 @@ def up(state: Path, gpus: str | None = None, *, secure: bool = False, quiet: boo
             else:
                 print("• everything runs already; nothing was started")
             _keep(state, chosen.read_text(), secure=secure)
-        except START_ERRORS as fault:
+            if not quiet:  # what the keeper starts again was not drained
+                asyncio.run(_refill(state, stack))
+        except (*START_ERRORS, ClientError) as fault:
             if anew:
                 stack.close()
             return _failed(str(fault))
@@ -101,7 +114,7 @@ def _running(state: Path) -> dict[str, Identity]:
 
 def _stack(state: Path, gpus: str, *, secure: bool) -> Stack:
     plan = Plan(
-        nodes=[{"name": "node-1", "pool": "pool-a", "gpus": gpus}],
+        nodes=[{"name": "node-1", "pool": POOL, "gpus": gpus}],
         policy=make_operator(state),
         port=persistent_port(state / "kafka.port"),
         archive=True,
@@ -111,11 +124,12 @@ def _stack(state: Path, gpus: str, *, secure: bool) -> Stack:
         witness=True,
     )
 
-    def progress(text: str) -> None:
-        print(f"• {text}", flush=True)
+    kafka = SecureKafka(state / "kafka", port=plan.port, die_with_parent=False, progress=_progress) if secure else None
+    return Stack(state, plan, die_with_parent=False, progress=_progress, kafka=kafka)
 
-    kafka = SecureKafka(state / "kafka", port=plan.port, die_with_parent=False, progress=progress) if secure else None
-    return Stack(state, plan, die_with_parent=False, progress=progress, kafka=kafka)
+
+def _progress(text: str) -> None:
+    print(f"• {text}", flush=True)
 
 
 def _keep(state: Path, gpus: str, *, secure: bool) -> None:
@@ -144,7 +158,7 @@ def _print_use(state: Path, stack: Stack, addresses: dict[str, str], connect: st
 Bailiff is running. Console: {stack.console_link}
 Kafka: {stack.kafka.settings("operator").bootstrap}; state and logs: {state}/
 
-  {connect} PATH=$PWD/.venv/bin:$PATH
+  {connect} PATH={Path(sys.executable).parent}:$PATH
   bailiff submit --name llm-1 --gpus 8 -- sleep 600       # a training job on all GPUs
   bailiff submit --name chat-1 --gpus 4 --class inference --follow -- sleep 20
   bailiff list                                            # running and pending jobs
@@ -162,7 +176,7 @@ The link signs in to the console: whoever has it is its user.
 BAILIFF_KEY is your key: requests that it signs are those of the operator {user_name()}.
 {_isolation()}
   make status                                             # what runs; what ends is started again by itself
-  make down                                               # stop it; `make up` continues from its state"""
+  make down                                               # let jobs save, and stop; `make up` continues from there"""
     )
 
 
@@ -173,8 +187,11 @@ def _isolation() -> str:
 
 
 def status(state: Path) -> int:
-    """Print what runs and where its log is; returns 1 where something does not run."""
+    """Print what runs and where its log is; returns `NOT_RUNNING` where something does not run."""
     running, lines = _running(state), []
+    if not running:
+        print("nothing runs: `make up` starts it")
+        return NOT_RUNNING
     for name, folder in FOLDERS.items():
         log = state / folder / f"{name}.log"
         if name in running:
@@ -185,7 +202,7 @@ def status(state: Path) -> int:
     missing = len(FOLDERS) - len(running)
     if missing:
         print(f"\n{count_text(missing, 'process')} missing: `make up` starts what does not run, and touches nothing else")
-    return 1 if missing else 0
+    return NOT_RUNNING if missing else 0
 
 
 def _address(state: Path, name: str) -> str:
@@ -196,28 +213,62 @@ def _address(state: Path, name: str) -> str:
     return metrics.read_text().strip().removeprefix("http://") if metrics.exists() else ""
 
 
-def down(state: Path) -> int:
-    """Stop what `up` started."""
+def down(state: Path, *, at_once: bool = False) -> int:
+    """Stop what `up` started, after its jobs have saved.
+
+    Args:
+        at_once: Do not wait for jobs to save.
+    """
     if not state.exists():
         print("nothing was running")
         return 0
     with _one_at_a_time(state):
-        keeper = _running(state).get(KEEPER)
-        if keeper is not None:
-            keeper.end(grace_s=5.0)
+        running = _running(state)
+        if KEEPER in running:
+            running[KEEPER].end(grace_s=5.0)
+        if "admission" in running:
+            _empty(state, at_once=at_once)
         stopped = [name for name in stop_recorded(state / "services") if name != KEEPER]
         jobs = end_jobs(state / "state")
         stopped += stop_recorded(state / "postgres")
         stopped += stop_recorded(state / "kafka")
     print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     if jobs:
-        requeued = (
-            "was stopped; `make up` requeues and restarts its job"
-            if jobs == 1
-            else "were stopped; `make up` requeues and restarts their jobs"
-        )
-        print(f"{count_text(jobs, 'running task')} {requeued}")
+        was, its = ("was", "its job") if jobs == 1 else ("were", "their jobs")
+        print(f"{count_text(jobs, 'running task')} {was} killed without notice; `make up` requeues and restarts {its}")
     return 0
+
+
+def _empty(state: Path, *, at_once: bool) -> None:
+    """Let all jobs save; Ctrl-C ends their grace."""
+    stack = _stack(state, (state / "gpus").read_text(), secure=(state / "kafka" / "security").exists())
+    assert isinstance(stack.kafka, EmbeddedKafka)
+    if not stack.kafka.adopt():
+        return
+
+    async def ask(at_once: bool) -> None:
+        async with _client(state, stack) as client:
+            await empty(client, POOL, at_once=at_once, say=_progress)
+
+    try:
+        try:
+            asyncio.run(ask(at_once))
+        except KeyboardInterrupt:
+            _progress("not waiting any longer")
+            asyncio.run(ask(at_once=True))
+    except (ClientError, BusUnavailable, KeyboardInterrupt) as problem:
+        _progress(f"jobs could not be asked to save: {problem}")
+
+
+async def _refill(state: Path, stack: Stack) -> None:
+    async with _client(state, stack) as client:
+        await refill(client, POOL, _progress)
+
+
+def _client(state: Path, stack: Stack) -> Client:
+    """A connection of the person who runs `make`, who is an operator."""
+    bus = KafkaBus(stack.kafka.settings("operator"))
+    return Client(bus, source="make", private_key=read_key(operator_key(state)), cache=state / "cache")
 
 
 def _private(file: Path, text: str) -> None:
@@ -234,11 +285,12 @@ def main() -> int:
     parser.add_argument("--gpus", help=f"GPUs of the node, by default {DEFAULT_GPUS}")
     parser.add_argument("--secure", action="store_true")
     parser.add_argument("--quiet", action="store_true")
+    parser.add_argument("--now", action="store_true", help="do not wait for jobs to save")
     options = parser.parse_args()
     state = options.state.absolute()
     if options.what == "up":
         return up(state, options.gpus, secure=options.secure, quiet=options.quiet)
-    return status(state) if options.what == "status" else down(state)
+    return status(state) if options.what == "status" else down(state, at_once=options.now)
 
 
 if __name__ == "__main__":
