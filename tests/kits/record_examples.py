@@ -264,7 +264,7 @@ EvictionStarted: eviction started     train-7  decided at #21; notices sent
 PreemptionAbandoned: preemption abandoned preemption #21  no eviction needed: serve-2 was cancelled
 JobPlaced: job placed           train-7  → node 0 [0-3], attempt 2, backfilled
 JobGrown: job grown            train-7  2 tasks more → node 0 [4-5]
-JobShrunk: job shrunk           train-7/4-5  continues without them: preemption, lost 3.1 GPU-min of work and restart together
+JobShrunk: job shrunk           train-7/4-5  continues without them: preemption, lost 3.1 GPU-min of work and assumed restart together
 JobPriorityBoosted: priority boosted     train-7  effective priority 60 instead of 50, evicted 3 times
 ScheduleTimedOut: schedule timeout     train-7  unschedulable for 5m: smaller jobs may be placed before it, needs 8 GPUs
 JobStarting: job starting         serve-2  its reserved resources are free
@@ -272,16 +272,16 @@ ReservationDropped: reservation dropped  serve-2  the reservation expired, preem
 JobPending: job pending          train-9  needs 8 GPUs
 DependenciesMet: dependencies met     train-9  it joins the queue
 PreemptionRequested: preemption requested serve-2  (inference 125) needs 8 GPUs
-PreemptionDecided: preemption decided   train-7 → evict  for serve-2 (inference 125 > priority 50), loses 3.1 GPU-min of work and restart together
+PreemptionDecided: preemption decided   train-7 → evict  for serve-2 (inference 125 > priority 50), loses 3.1 GPU-min of work and assumed restart together
 PreemptionDecided: preemption decided   train-8 → drop reservation  for serve-2 (inference 125 > priority 50)
-PreemptionDecided:                      2 jobs in total, loss 3.1 GPU-min of work and restart together, serve-2 is placed on node 0 [0-3], no longer needed: x
+PreemptionDecided:                      2 jobs in total, loss 3.1 GPU-min of work and assumed restart together, serve-2 is placed on node 0 [0-3], no longer needed: x
 PreemptionRefused: preemption refused   serve-2  no permitted set of victims is sufficient, which victim selection claims to have proven, it would need: 8 more GPUs, excluded: 3 priority
 SelectionTimedOut: selection timed out  selection 4  victim selection did not answer in time, failure 2, retries at 12:00:01
 EvictionDecided: eviction decided     train-7  another task of its gang failed, grace 30s
 EvictionStuck: eviction stuck       train-7  its GPUs were not released in time and count as allocated until they are
 GraceShortened: grace shortened      train-7  2m30s to 9s, a request left it no more
 EvictionCancelled: eviction cancelled   train-7  preemption abandoned, no notice had been sent
-JobRequeued: job requeued         train-7  attempt 1 preempted: preemption, lost 3.1 GPU-min of work and restart together
+JobRequeued: job requeued         train-7  attempt 1 preempted: preemption, lost 3.1 GPU-min of work and assumed restart together
 JobEnded: job ended            train-7  failed, out of tries, exit codes task 0: signal 15 (SIGTERM)
 """
 

@@ -20,7 +20,7 @@ from bailiff_log.accounting_rows import Accounting
 
 GPUS, RAN = 8, 10 * 60_000  # the job's GPUs; how long it has run, ms
 WORK, RESTART = GPUS * RAN, GPUS * 60_000
-TEXT = "1.3 GPU-h of work and 8.0 GPU-min to restart"
+TEXT = "1.3 GPU-h of work and 8.0 GPU-min to restart (assumed)"
 URGENT = JobDemand(job="urgent", tasks=(TaskGroup(gpu_milli=8000),), priority_class="inference")
 
 

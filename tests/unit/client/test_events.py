@@ -157,7 +157,7 @@ def test_explain_says_later_what_the_event_said_is_lost(demand: dict[str, Any], 
     for task in leaves:
         story.ends("low", code=85, task=task, after=MINUTE)
     (reason,) = [row["reason"] for row in of_story(story) if row["type"] == "Preempted"]
-    said = re.search(r"loses (.* to restart)", reason)
+    said = re.search(r"loses (.* to restart \(assumed\))", reason)
     assert said is not None
     history = [record for record in story.records if "low" in jobs_of(record)]
     told = [each.text for section in explain_job(story.state, story.job("low"), history) for each in section.sentences]

@@ -60,19 +60,19 @@ def test_a_refusal_lists_every_attempted_action() -> None:
     [
         (
             {"action": "reclaim"},
-            "train-7 → evict  for serve-2 (reclaim: b is entitled, a is over its share), loses 3.1 GPU-min of work and restart together",
+            "train-7 → evict  for serve-2 (reclaim: b is entitled, a is over its share), loses 3.1 GPU-min of work and assumed restart together",
         ),
         (
             {"action": "preempt"},
-            "train-7 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min of work and restart together",
+            "train-7 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min of work and assumed restart together",
         ),
         (
             {"action": "consolidate", "moved_to": [{"node": 1, "tasks": "0", "devices": "0-3"}]},
-            "train-7 → move to node 1 [0-3]  for serve-2 (consolidate: all victims are moved), loses 3.1 GPU-min of work and restart together",
+            "train-7 → move to node 1 [0-3]  for serve-2 (consolidate: all victims are moved), loses 3.1 GPU-min of work and assumed restart together",
         ),
         (
             {"action": "preempt", "tasks": "4-5"},
-            "train-7/4-5 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min of work and restart together",
+            "train-7/4-5 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min of work and assumed restart together",
         ),
     ],
 )
@@ -109,7 +109,7 @@ def test_line(name: str) -> None:
         (
             "PreemptionDecided",
             {},
-            "Preemption decided: 2 jobs in total, loss 3.1 GPU-min of work and restart together, serve-2 is placed on node 0 [0-3], no longer needed: x.",
+            "Preemption decided: 2 jobs in total, loss 3.1 GPU-min of work and assumed restart together, serve-2 is placed on node 0 [0-3], no longer needed: x.",
         ),
         (
             "PreemptionRefused",
@@ -167,9 +167,9 @@ def test_each_victim_has_a_line_with_both_priorities() -> None:
     decided = next(each for each in log_writer.records if each.type.endswith("PreemptionDecided.v1"))
     found = [str(line) for line in lines(decided, log_writer.state)]
     assert found == [
-        "12:05:00 pool-a#21  preemption decided   train-7 → evict  for serve-2 (inference 125 > train 50), loses 16.0 GPU-min of work and 4.0 GPU-min to restart",
-        "12:05:00 pool-a#21  preemption decided   train-8 → evict  for serve-2 (inference 125 > train 50), loses 12.0 GPU-min of work and 4.0 GPU-min to restart",
-        "12:05:00 pool-a#21                       2 jobs in total, loss 28.0 GPU-min of work and 8.0 GPU-min to restart, serve-2 is placed on gpu-01 [0-7], gpu-02 [0-3]",
+        "12:05:00 pool-a#21  preemption decided   train-7 → evict  for serve-2 (inference 125 > train 50), loses 16.0 GPU-min of work and 4.0 GPU-min to restart (assumed)",
+        "12:05:00 pool-a#21  preemption decided   train-8 → evict  for serve-2 (inference 125 > train 50), loses 12.0 GPU-min of work and 4.0 GPU-min to restart (assumed)",
+        "12:05:00 pool-a#21                       2 jobs in total, loss 28.0 GPU-min of work and 8.0 GPU-min to restart (assumed), serve-2 is placed on gpu-01 [0-7], gpu-02 [0-3]",
     ]
 
 

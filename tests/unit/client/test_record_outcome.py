@@ -75,7 +75,7 @@ def test_a_job_that_shrinks_is_told_once_with_all_its_tasks() -> None:
         story.exits("wide", code=85, task=task, after=SECOND)
         story.releases("wide", task=task)
     shrunk, started = came_of(story, decisions.PreemptionDecided)
-    lost = "lost 4.1 GPU-min of work and 4.0 GPU-min to restart."
+    lost = "lost 4.1 GPU-min of work and 4.0 GPU-min to restart (assumed)."
     assert shrunk == f"At 01-01 00:01:02, 2s later: Job shrunk: wide/4-7, continues without them: preemption, {lost}"
     assert ": Job starting: high" in started
 

@@ -153,7 +153,10 @@ def test_it_grows_by_one_restart_to_all_tasks_that_fit(tell):
     story.wait(10 * MINUTE)
     (again,) = story.decisions("MigrationDecided")
     assert again.cause == "resize"
-    assert again.reason == "it grows to 8 tasks: 2.0 GPU-h in 1h for a loss of 1.0 GPU-h of work and 6.0 GPU-min to restart"
+    assert (
+        again.reason
+        == "it grows to 8 tasks: 2.0 GPU-h in 1h for a loss of 1.0 GPU-h of work and 6.0 GPU-min to restart (assumed)"
+    )
     starts_again(story)
     assert (story.members("wide", "running"), story.job("wide").attempt) == (list(range(8)), 2)
     assert [task.node for task in story.job("wide").tasks] == [0] * 6 + [1] * 2
@@ -282,7 +285,8 @@ def test_a_decision_says_what_growing_wins_and_what_the_restart_and_the_victims_
     story.wait(3 * MINUTE)
     story.propose()
     decided = story.expect("PreemptionDecided", restart_lost_gpu_ms=7 * 4 * MINUTE // 1000)
-    loss = "a loss of 21.0 GPU-min of work and 7.0 GPU-min to restart, and of 3.0 GPU-min of work and 1.0 GPU-min to restart"
+    loss = "a loss of 21.0 GPU-min of work and 7.0 GPU-min to restart (assumed), "
+    loss += "and of 3.0 GPU-min of work and 1.0 GPU-min to restart (assumed)"
     assert decided.reason == f"it restarts to grow by 1 task: 1.0 GPU-h in 1h for {loss} of its victims"
     record = next(record for record in story.records if record.data is decided)
     assert f"wide: {decided.reason}." in [sentence.text for sentence in preemption_sentences(record)]

@@ -78,7 +78,7 @@ class Loss(NamedTuple):
     restart: int
 
     def __str__(self) -> str:
-        return f"{cost_text(self.work)} of work and {cost_text(self.restart)} to restart"
+        return f"{cost_text(self.work)} of work and {cost_text(self.restart)} to restart (assumed)"
 
     def plus(self, other: "Loss") -> "Loss":
         """Returns both figures of the two losses, each summed."""
@@ -201,7 +201,7 @@ def past_loss(
 
 def loss_text(loss: Loss | None, lost_gpu_ms: int) -> str:
     """Returns both figures as text; without them, that `lost_gpu_ms` is their sum."""
-    return str(loss) if loss is not None else f"{cost_text(lost_gpu_ms)} of work and restart together"
+    return str(loss) if loss is not None else f"{cost_text(lost_gpu_ms)} of work and assumed restart together"
 
 
 def note_loss(state: PoolState, job: Job, ended: Iterable[Task], lost_gpu_ms: int, *, for_good: bool = False) -> None:
