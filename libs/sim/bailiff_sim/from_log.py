@@ -114,8 +114,8 @@ def _outcomes(seen: Sequence[JobObservation]) -> tuple[dict[str, Outcome], list[
             reports=tuple(job.reports),
         )
     sentences = {
-        "unfinished": "had not ended when the log ends: its run time is unknown, so it runs to the end of the simulation",
-        "cancelled": "had been cancelled by a person: it is cancelled at the same time, whatever its progress",
+        "unfinished": "had not ended when the log ends, at unknown run times: simulated as running to the end of the simulation",
+        "cancelled": "had been cancelled by a person: cancelled at the same time in the simulation, whatever the progress",
         "refused": "had a start refused by a node: the same attempt is refused under every policy, on any node",
         "reported": "had idle GPUs, or exceeded a GPU share: this is reported equally long after the same attempt started to "
         "run, and the policy decides what follows",

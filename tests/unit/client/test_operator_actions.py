@@ -165,6 +165,12 @@ def test_graceful_drain_moves_jobs_to_the_previewed_nodes(bailiff: Run, log_writ
     assert [log_writer.state.nodes[task.node].name for task in log_writer.state.jobs["train-7"].reservation] == ["gpu-02"]
 
 
+def test_a_graceful_drain_says_that_jobs_may_finish_and_what_follows_at_its_deadline(bailiff: Run) -> None:
+    rows = [" ".join(bailiff("drain", "gpu-01", "--dry-run", *more).output.split()) for more in ((), ("--deadline", "1h"))]
+    assert "train-7 train 50 may finish all" in rows[0]
+    assert "train-7 train 50 may finish, else evicted all" in rows[1]
+
+
 def test_json_output_requires_yes(bailiff: Run, log_writer: LogWriter) -> None:
     assert bailiff("drain", "gpu-01", "-o", "json").exit_code == ExitCode.USAGE
     found = json.loads(bailiff("drain", "gpu-01", "--deadline", "10m", "--yes", "-o", "json").output)

@@ -54,10 +54,11 @@ async def drain(
         state = projection.state
         found = node_of(state, node)
         until = None if within is None else state.now + within
-        rows = affected_by(state, found, Drain(0, mode, reason, until))
+        asked = Drain(0, mode, reason, until)
+        rows = affected_by(state, found, asked)
         by = f" within {duration_text(within)}" if within is not None else ""
         if session.for_people:
-            session.out.print(affected_table(rows))
+            session.out.print(affected_table(rows, asked))
             session.say(f"{node} becomes unschedulable; its jobs {WHAT[mode]}{by}")
         if dry_run:
             session.say("nothing was requested (--dry-run)")

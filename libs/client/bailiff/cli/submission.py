@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bailiff.client.answers import require_accepted
@@ -30,6 +32,7 @@ def with_options(document: dict[str, Any], options: JobOptions, how: How) -> fro
     from bailiff.client import job_parser
 
     given = options.fields_given()
+    _refuse_shell_word(options.command or [])
     if how.interactive:
         defaults = {"class": "interactive", "max_failures": 0}  # an attached user sees that it failed
         given = {name: value for name, value in defaults.items() if name not in document} | given
@@ -41,6 +44,16 @@ def with_options(document: dict[str, Any], options: JobOptions, how: How) -> fro
     for field, texts in options.mappings_given().items():
         document[field] = job_parser.merged(document.get(field), pairs_of(field, texts))
     return frozenset(given)
+
+
+def _refuse_shell_word(command: list[str]) -> None:
+    """Raises `ClientError` for a line for a shell that is quoted as one word, as if a shell would read it."""
+    if len(command) == 1 and len(command[0].split()) > 1 and not Path(command[0]).exists():
+        line = command[0]
+        text = f"{line!r} is one word, so a program of that whole name would be run: no shell reads it"
+        raise ClientError(
+            ExitCode.USAGE, text, f"with a shell: -- sh -c {shlex.quote(line)}; without: -- {line.split()[0]} …, unquoted"
+        )
 
 
 async def submit_document(

@@ -121,7 +121,7 @@ def _connection(settings: ClientSettings) -> HttpConnection:
     from bailiff_service.access_tokens import client_token
 
     if not settings.api:
-        advice = "set BAILIFF_API to the address of the query interface, as in http://127.0.0.1:8620"
+        advice = "set BAILIFF_API to the address of the query interface; `make up` prints the line that does"
         raise ClientError(ExitCode.USAGE, "accounting reads the archive, and BAILIFF_API is not set", advice)
     token = client_token(settings.api, secret_of(settings.api_token), settings.api_token_file, settings.state_dir)
     return HttpConnection(settings.api, token, settings.kafka.request_timeout)

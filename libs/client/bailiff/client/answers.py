@@ -36,7 +36,7 @@ async def job_in(client: Client, pool: str | None, job: str) -> tuple[PoolState,
     """The pool's state, and this job in it. Raises `JobNotFound`."""
     state = (await client.projection(pool)).state
     if job not in state.jobs:
-        raise no_such_job(job, state.pool)
+        raise no_such_job(job, state.pool, state=state)
     return state, state.jobs[job]
 
 
@@ -46,15 +46,24 @@ def no_such_project(state: PoolState, project: str) -> ProjectNotFound:
     return ProjectNotFound(f"there is no project {project!r} in {state.pool}", f"existing projects: {known}")
 
 
-def no_such_job(job: str, pool: str, history: Sequence[Record] = ()) -> JobNotFound:
+def no_such_job(job: str, pool: str, history: Sequence[Record] = (), state: PoolState | None = None) -> JobNotFound:
     """The error for a job that is not in the pool's state.
 
     Args:
         history: The job's records, which say how it ended.
+        state: The pool, which may have an array of that name.
     """
     from bailiff_core.records.facts import InputRejected
 
+    from .dependencies import array_of
+
     unknown, everything = f"there is no job {job!r}", "list all: bailiff list --all"
+    array = array_of(state, job) if state is not None else []
+    if array:
+        jobs = f"it is an array of {len(array)} jobs" if len(array) > 1 else "it is an array"
+        return JobNotFound(
+            f"{unknown} in {pool}: {jobs}", f"name one of them, such as {array[0]}; list them: bailiff list --all '{job}-*'"
+        )
     known = [each for each in history if not (isinstance(each.data, InputRejected) and each.data.reason == unknown)]
     if not known:  # at most requests about it were rejected, since there is none
         return JobNotFound(f"{unknown} in {pool}", everything)

@@ -52,15 +52,20 @@ def _jobs(state: PoolState, name: str, user: str) -> Sequence[str]:
     if name in state.jobs:
         return [name]
     if not PATTERN.search(name):
-        return sorted(_own(state, user, re.compile(rf"{re.escape(name)}-[0-9]+")), key=_index) or [name]
+        return array_of(state, name, user) or [name]
     matching = sorted(_own(state, user, re.compile(translate(name))))
     if not matching:
         raise InvalidRequest([f"after: no job of {user} matches {name!r}"], "list all: bailiff list --all")
     return matching
 
 
-def _own(state: PoolState, user: str, names: re.Pattern[str]) -> list[str]:
-    return [name for name in state.jobs if names.fullmatch(name) and shared_of(state.jobs, name).user == user]
+def array_of(state: PoolState, name: str, user: str | None = None) -> list[str]:
+    """The jobs of the array of this name, of one user or of all."""
+    return sorted(_own(state, user, re.compile(rf"{re.escape(name)}-[0-9]+")), key=_index)
+
+
+def _own(state: PoolState, user: str | None, names: re.Pattern[str]) -> list[str]:
+    return [name for name in state.jobs if names.fullmatch(name) and user in (None, shared_of(state.jobs, name).user)]
 
 
 def _index(name: str) -> int:

@@ -11,23 +11,24 @@ from bailiff.render.serializers.nodes import DrainRow, ListedNode, NodeRow, Snap
 from bailiff.render.serializers.victims import AffectedView
 from bailiff_core.humanize import cost_text, count_text, memory_text, thousandths_text, user_text
 from bailiff_core.model.placement_ranges import ranges
+from bailiff_core.model.state import Drain
 
 from .cells import gpus_cell, seconds_cell, some
 from .style import STATE_STYLES, indented, state_word, table, text, time_cell
 
 
-def affected_table(rows: Sequence[AffectedView]) -> RenderableType:
-    """The jobs that a drain affects."""
+def affected_table(rows: Sequence[AffectedView], drain: Drain) -> RenderableType:
+    """The jobs that this drain affects."""
     if not rows:
         return Text("No tasks and no reservations on this node.", "dim")
-    made = table("JOB", "CLASS", "EFFECT", "TO", "TASKS", "GPUS", "GRACE", "LOSES", "RESTART", right=("GPUS", "GRACE"))
+    made = table("JOB", "CLASS", "EFFECT", "TO", "TASKS", "GPUS", "GRACE", "LOSES", "RESTART (ASSUMED)", right=("GPUS", "GRACE"))
     for row in rows:
         is_reservation = row["effect"] == "reservation moves"
         made.add_row(
             text(row["job"], "bold"),
             text(f"{row['priority_class']} {row['priority']}"),
-            row["effect"],
-            text(", ".join(dict.fromkeys(row["to"])) or ("the queue" if row["effect"] == "evicted" else "")),
+            _effect(row, drain),
+            text(", ".join(dict.fromkeys(row["to"])) or ("the queue" if _effect(row, drain) == "evicted" else "")),
             row["tasks"] or "all",
             "-" if row["gpus_text"] == "0" else row["gpus_text"],
             "" if is_reservation else seconds_cell(row["grace_s"]),
@@ -35,6 +36,14 @@ def affected_table(rows: Sequence[AffectedView]) -> RenderableType:
             "" if is_reservation else cost_text(row["restart_gpu_ms"]),
         )
     return made
+
+
+def _effect(row: AffectedView, drain: Drain) -> str:
+    """What becomes of the job; under a graceful drain it may finish first."""
+    effect = row["effect"]
+    if drain.mode != "graceful" or effect in ("migrates", "reservation moves", "already evicting"):
+        return effect
+    return "may finish" if drain.deadline is None else f"may finish, else {effect}"
 
 
 def _drain(drain: DrainRow) -> str:

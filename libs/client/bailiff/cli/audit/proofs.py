@@ -12,6 +12,7 @@ from bailiff.cli.log_source import FromArchive, FromFile, Trust, source_of
 from bailiff.cli.session import LOCAL, Session, command
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import count_text
+from bailiff_core.records.wire import time_text
 
 
 @command("audit seals")
@@ -54,8 +55,15 @@ async def prove(
         chain, _ = chain_of(source)
         seal = next((each for each in chain.seals if each.size > seq), None)
         if seal is None:
-            last = f"the last seal is over {count_text(chain.last.size, 'record')}" if chain.last else "no seal exists yet"
-            raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not sealed: {last}")
+            last = (
+                f"the last seal, at {time_text(chain.last.sealed_at)[11:19]} UTC, is over {count_text(chain.last.size, 'record')}"
+                if chain.last
+                else "no seal exists yet"
+            )
+            advice = (
+                "the auditor seals new records within five minutes, unless BAILIFF_SEAL_SECONDS says otherwise: try again then"
+            )
+            raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not sealed: {last}", advice)
         keys = chain.key_messages[: chain.keys.index(seal.key) + 1]
         proof = await proofs.prove(source, seq, seal, keys)
     text = json.dumps(proof, indent=1) + "\n"
