@@ -40,9 +40,14 @@ def duration_text(micros: int) -> str:
     return f"{days}d{hours:02}h" if hours else f"{days}d"
 
 
+NOT_STARTED = {126: "the program is not executable", 127: "a program was not found"}
+"""Exit codes of shells, and of tasks whose command could not be started."""
+
+
 def exit_text(code: int) -> str:
-    """`exit code 3`, `signal 15 (SIGTERM)` for -15."""
-    return f"exit code {code}" if code >= 0 else exit_value(code)
+    """`exit code 3`, `signal 15 (SIGTERM)` for -15, `exit code 127 (a program was not found)`."""
+    meaning = f" ({NOT_STARTED[code]})" if code in NOT_STARTED else ""
+    return f"exit code {code}{meaning}" if code >= 0 else exit_value(code)
 
 
 def exit_value(code: int) -> str:
@@ -52,9 +57,9 @@ def exit_value(code: int) -> str:
     return f"signal {-code} ({SIGNALS[-code]})" if -code in SIGNALS else f"signal {-code}"
 
 
-def with_signals(recorded: str) -> str:
-    """A recorded reason with the signal in place of an exit code below 0."""
-    return re.sub(r"exit code (-[0-9]+)", lambda match: exit_text(int(match[1])), recorded)
+def with_exit_codes(recorded: str) -> str:
+    """A recorded reason with the meaning of its exit code: a signal in place of one below 0."""
+    return re.sub(r"exit code (-?[0-9]+)", lambda match: exit_text(int(match[1])), recorded)
 
 
 def nearest_text(micros: int) -> str:

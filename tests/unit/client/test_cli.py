@@ -218,6 +218,20 @@ def test_wait_exits_with_the_outcome_of_the_job(
     assert found.exit_code == code
     assert f"short {outcome}" in found.output
     assert ("what it printed: bailiff logs short --pool pool-a" in found.stderr) is bool(exit_code)
+    assert ("task 0 ended with exit code 3; it failed 1 time, and max_failures is 0" in found.output) is bool(exit_code)
+
+
+def test_a_shell_s_line_in_quotes_is_refused_with_the_form_that_runs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log_writer = LogWriter()
+    finished_story(log_writer)
+    run = command_for(log_writer, monkeypatch, tmp_path, ending(0))
+    found = run("submit", "--name", "short", "--gpus", "1", "--", "echo a; exit 3")
+    assert found.exit_code == ExitCode.USAGE
+    assert "no shell reads it" in found.stderr
+    assert "-- sh -c 'echo a; exit 3'" in found.stderr
+    assert (
+        run("submit", "--name", "short", "--gpus", "1", "--wait", "--", "sh", "-c", "echo a; exit 3").exit_code == ExitCode.DONE
+    )
 
 
 def test_follow_prints_the_records_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_victim_names_its_preemptor_the_rule_and_the_cost(story: Story) -> Non
     assert says(why, "high was unschedulable: ")
     assert says(why, "was preempted by high (inference 125), action preempt: inference 125 has higher priority than ")
     assert says(why, "(rule lower-priority-only)")
-    assert says(why, "Its loss when it was selected: 40.0 GPU-min of work and 8.0 GPU-min to restart")
+    assert says(why, "Its loss when it was selected: 40.0 GPU-min of work and 8.0 GPU-min to restart (assumed)")
     assert says(why, "Victim selection claims that this is proven: no permitted set is cheaper.")
 
 
@@ -89,7 +89,7 @@ def test_a_victim_names_its_expected_resumption_and_its_protection(story: Story)
     story.yields("low", after=5 * SECOND)
     story.started("high")
     back = explained(story, "low")["When does it resume, and what protects it then?"]
-    assert says(back, "00:05:05, at its old position; it lost 40.7 GPU-min of work and 8.0 GPU-min to restart.")
+    assert says(back, "00:05:05, at its old position; it lost 40.7 GPU-min of work and 8.0 GPU-min to restart (assumed).")
     story.ends("high", after=MINUTE)
     assert says(
         explained(story, "low")["When does it resume, and what protects it then?"],
@@ -213,7 +213,19 @@ def test_a_cancelled_eviction_is_distinct_from_a_preemption() -> None:
     story.node("n1", gpus=1)
     story.runs("job", gpus=1)
     story.cancel("job")
-    assert says(explained(story, "job")["Why was it evicted?"], "it was evicted, because it was cancelled")
+    told = explained(story, "job")
+    assert says(told["Why was it stopped?"], "it was cancelled")
+    assert "evict" not in told["What is its state?"][0]
+    assert "When does it resume, and what protects it then?" not in told
+
+
+def test_a_failed_attempt_says_which_task_ended_how_while_the_job_waits_and_runs_again() -> None:
+    story = Story()
+    story.node("n1", gpus=1)
+    story.runs("job", gpus=1, max_failures=3)
+    story.ends("job", 127)
+    failed = "Its attempt 1 failed: task 0 ended with exit code 127 (a program was not found)"
+    assert says(explained(story, "job")["What is its state?"], failed)
 
 
 def test_a_reclaimed_job_names_the_projects_and_its_surplus() -> None:
@@ -436,11 +448,14 @@ def test_later_records_are_not_attributed_to_its_eviction() -> None:
     assert found["How did the eviction proceed?"][0].count("resumed at step") == 1
     back = found["When does it resume, and what protects it then?"]
     assert back[:4] == [
-        "It was requeued at 01-01 00:01:00, at its old position; it lost 4.0 GPU-min of work and 4.0 GPU-min to restart.",
+        (
+            "It was requeued at 01-01 00:01:00, at its old position; "
+            "it lost 4.0 GPU-min of work and 4.0 GPU-min to restart (assumed)."
+        ),
         "It was placed again at 01-01 00:02:00, 1m after its eviction.",
         (
             "It was requeued again, as its attempt 2 failed, at 01-01 00:03:00, at its old position; it lost "
-            "4.0 GPU-min of work and 4.0 GPU-min to restart."
+            "4.0 GPU-min of work and 4.0 GPU-min to restart (assumed)."
         ),
         "It was placed again at 01-01 00:03:02, 2s later.",
     ]
@@ -668,9 +683,9 @@ def test_a_node_that_kubernetes_has_cordoned_is_uncordoned_there() -> None:
 @pytest.mark.parametrize(
     ("group", "lost"),
     [
-        ({"gpus": 1, "tasks": 4, "min_tasks": 2}, "40.0 GPU-min of work and 4.0 GPU-min to restart"),
-        ({"gpus": 1, "tasks": 9, "min_tasks": 2}, "1.3 GPU-h of work and 8.0 GPU-min to restart"),  # eight of them fit
-        ({"gpus": 0.5, "tasks": 2}, "10.0 GPU-min of work and 1.0 GPU-min to restart"),
+        ({"gpus": 1, "tasks": 4, "min_tasks": 2}, "40.0 GPU-min of work and 4.0 GPU-min to restart (assumed)"),
+        ({"gpus": 1, "tasks": 9, "min_tasks": 2}, "1.3 GPU-h of work and 8.0 GPU-min to restart (assumed)"),  # eight of them fit
+        ({"gpus": 0.5, "tasks": 2}, "10.0 GPU-min of work and 1.0 GPU-min to restart (assumed)"),
     ],
 )
 def test_lost_work_and_the_restart_are_two_figures_whatever_kind_of_job_was_requeued(group: dict[str, Any], lost: str) -> None:

@@ -15,7 +15,7 @@ from bailiff_core.humanize import (
     memory_text,
     nearest_text,
     thousandths_text,
-    with_signals,
+    with_exit_codes,
 )
 
 
@@ -65,4 +65,4 @@ def test_units_are_those_that_people_would_choose() -> None:
 def test_an_exit_names_its_signal(code: int, text: str) -> None:
     assert exit_text(code) == text
     assert exit_value(code) == text.removeprefix("exit code ")
-    assert with_signals(f"task 0 ended with exit code {code}; why") == f"task 0 ended with {text}; why"
+    assert with_exit_codes(f"task 0 ended with exit code {code}; why") == f"task 0 ended with {text}; why"

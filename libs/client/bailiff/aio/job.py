@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Unpack
 
 from bailiff import fields
-from bailiff.client.errors import ClientError, InvalidRequest, JobFailed, JobRejected, Timeout
+from bailiff.client.errors import InvalidRequest, JobRejected, Timeout
+from bailiff.client.job_failure import job_failure
 from bailiff.fields import Times
 from bailiff.results import Accepted, Event, Explanation, JobStatus, LogLine
 from bailiff_core.records.job_requests import CancelJob, EvictJob, MigrateJob, PauseJob, ResumeJob, ScaleJob, SetPriorityClass
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from bailiff_core.model.state import PoolState
     from bailiff_core.records.request import RequestBody
     from bailiff_log.reader import Entry
-
-LAST_LINES, LONGEST_LAST_LINE, LAST_LINES_WITHIN_S = 20, 500, 10.0
 
 
 def _micros(grace: fields.Duration | None) -> int | None:
@@ -76,19 +73,10 @@ class Job:
         if status is None:
             raise Timeout(f"{self.name} has not ended within {timeout}", f"it continues; why: bailiff explain {self.name}")
         if check and not status.succeeded:
-            raise JobFailed(self.name, status.state, status.note, await self._last_lines(status.attempt))
+            _, job = await self._access.job_in(self.pool, self.name)
+            with translated():
+                raise await job_failure(self._access.client, self.pool, job, status.state)
         return status
-
-    async def _last_lines(self, attempt: int) -> tuple[str, ...]:
-        """The last lines of this attempt's output; none where they cannot be read, or not soon."""
-        last = deque[str](maxlen=LAST_LINES)
-        try:
-            async with asyncio.timeout(LAST_LINES_WITHIN_S), aclosing(self.logs(attempt=attempt)) as found:
-                async for line in found:
-                    last.append(line.text if len(line.text) <= LONGEST_LAST_LINE else f"{line.text[:LONGEST_LAST_LINE]}…")
-        except (ClientError, TimeoutError):
-            return ()
-        return tuple(last)
 
     async def watch(self) -> AsyncGenerator[Event, None]:
         """What happens to it, from its submission to its end."""

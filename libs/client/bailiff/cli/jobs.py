@@ -97,7 +97,7 @@ async def describe(
     show_events: Annotated[bool, typer.Option("--show-events", "-e", help="Include all records about the job.")] = False,
     spec: Annotated[bool, typer.Option("--spec", help="Include its command and environment, if you may read them.")] = False,
 ) -> None:
-    """Show one job: its state, why it is pending, where its tasks run, and its history."""
+    """Show one job: its state, why it is pending, where its tasks run; with --show-events its history."""
     from bailiff.render.record_text.line import Line
     from bailiff.render.record_text.lines import lines_about
     from bailiff.render.serializers.job_details import job_details
@@ -120,7 +120,7 @@ async def describe(
         found = state.jobs.get(job)
         if found is None:
             where = await client.pool(session.pool)
-            raise no_such_job(job, where.name, history)
+            raise no_such_job(job, where.name, history, state)
         events = [f"{line.day} {line}" for line in text_lines]
         details = job_details(state, found, client.now(), history, events if show_events else [])
         private = {"spec": await _spec(client, state, found)} if spec else {}

@@ -52,12 +52,14 @@ async def _until_ended(
     session: Session, client: Client, pool: str, jobs: Sequence[str], from_seq: int, *, follow: bool
 ) -> ExitCode:
     """Waits until all jobs have ended. Returns the worst of their exit codes."""
+    from bailiff.client.job_failure import last_lines
     from bailiff.render.record_text.lines import lines_about
     from bailiff.render.serializers.records import record_data
-    from bailiff_core.model.state import PoolState
+    from bailiff_core.explain.job_state import end_reason
+    from bailiff_core.model.state import Job, PoolState
     from bailiff_core.records.decisions import JobEnded
 
-    state, left, worst, failed = PoolState(), dict.fromkeys(jobs), ExitCode.DONE, ""
+    state, left, worst, failed = PoolState(), dict.fromkeys(jobs), ExitCode.DONE, list[Job]()
     async for entry, job in follow_jobs(client, pool, left, from_seq, state):
         if follow and session.for_people:
             session.show_lines(lines_about(entry.record, job, state))
@@ -65,15 +67,18 @@ async def _until_ended(
             session.one_of_many(record_data(entry, state))
         data = entry.record.data
         if isinstance(data, JobEnded) and data.job == job:
-            if not follow:
-                reason = f": {data.reason}" if data.reason else ""
-                session.say(f"{job} {data.outcome}{reason}  ({pool}#{entry.record.seq})")
+            has_failed = OUTCOMES[data.outcome] is ExitCode.JOB_FAILED
+            if has_failed or not follow:
+                reason = end_reason(state.jobs[job], [entry.record])
+                session.say(f"{job} {data.outcome}{f': {reason}' if reason else ''}  ({pool}#{entry.record.seq})")
             worst = max(worst, OUTCOMES[data.outcome])
-            failed = failed or (job if OUTCOMES[data.outcome] is ExitCode.JOB_FAILED else "")
+            failed += [state.jobs[job]] if has_failed else []
             left.pop(job, None)
         if not left:
             if failed and session.for_people:
-                session.err.print(f"what it printed: bailiff logs {failed} --pool {pool}", markup=False, soft_wrap=True)
+                printed = [f"  | {line}" for line in await last_lines(client, pool, failed[0])]
+                for line in (*printed, f"what it printed: bailiff logs {failed[0].id} --pool {pool}"):
+                    session.err.print(line, markup=False, highlight=False, soft_wrap=True)
             return worst
     raise AssertionError("following ends only with the jobs")
 

@@ -69,6 +69,8 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
         facts.add_row("sub-groups", text(", ".join(group["name"] for group in request["sub_groups"])))
     evicted, failed = count_text(row["evictions"], "time"), count_text(row["failures"], "time")
     facts.add_row("attempts", f"{row['attempt']}, evicted {evicted}, failed {failed}")
+    if details["attempt_end"]:
+        facts.add_row("before", text(details["attempt_end"]))
     facts.add_row("submitted", f"{time_cell(row['submitted_at'])}  (#{row['submitted_seq']})")
     signed = f", signed by {details['signed_by']}" if details["signed_by"] else ""
     facts.add_row("owner", text(user_text(row["user"] or "unnamed", row["user_verified"]) + signed))
@@ -92,7 +94,7 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
     parts: list[RenderableType] = [text(row["job"], "bold"), indented(facts)]
     if details["task_list"]:
         has_progress = any(task["step"] is not None or task["stage"] for task in details["task_list"])
-        more = ("EVICTION", "STEP", "SAVED") if has_progress else ()
+        more = ("STOPPING", "STEP", "SAVED") if has_progress else ()
         tasks = table("TASK", "NODE", "GPUS", "STATE", "EXIT", *more, right=("TASK", "EXIT", "STEP"))
         for task in details["task_list"]:
             exit_code = "" if task["exit_code"] is None else exit_value(task["exit_code"])

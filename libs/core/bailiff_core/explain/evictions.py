@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from bailiff_core.humanize import count_text, cpus_counted_text, duration_text
+from bailiff_core.humanize import count_text, cpus_counted_text, duration_text, exit_text
 from bailiff_core.model.job_rules import COOLDOWN, EVICTION_CAP, GRACE, MIN_RUNTIME
 from bailiff_core.model.placement_ranges import numbers, ranges
 from bailiff_core.model.policy import Action
@@ -56,7 +56,8 @@ def eviction_reasons(
             cause = without_stop(eviction_cause_text(record.data, actor_text(request)))
             yield Sentence(f"At {clock(record.time)} {cause}.", seqs_of(request.seq, record.seq))
         else:
-            text = f"{_subject(record.data.tasks)} evicted, because {without_stop(eviction_cause_text(record.data))}"
+            cause = without_stop(eviction_cause_text(record.data))
+            text = cause if cancels(record) else f"{_subject(record.data.tasks)} evicted, because {cause}"
             yield Sentence(f"At {clock(record.time)} {text}.", seqs_of(record.seq))
     elif isinstance(record.data, decisions.MigrationDecided):
         nodes = count_text(len({share.node for share in record.data.placement}), "node")
@@ -261,6 +262,50 @@ def protections_of(state: PoolState, job: Job) -> Iterable[Sentence]:
         yield Sentence(f"Rule ageing: after {' or '.join(triggers)} its priority is boosted by {rules.ageing.boost}.", seqs)
     if not job.preemptible:
         yield Sentence("It is not preemptible: no action can preempt it again.", seqs)
+
+
+def attempt_failed(history: Sequence[Record]) -> Sentence | None:
+    """How its newest attempt that was followed by another failed or was lost; None if it did neither."""
+    requeued = newest_of(history, decisions.JobRequeued)
+    if requeued is None or not isinstance(requeued.data, decisions.JobRequeued) or requeued.data.outcome not in ENDS:
+        return None
+    text, seqs = f"Its attempt {requeued.data.attempt} {ENDS[requeued.data.outcome]}", seqs_of(requeued.seq)
+    for record in history:
+        exited = record.data
+        if isinstance(exited, facts.TaskExited) and exited.attempt == requeued.data.attempt and exited.exit_code:
+            reason = f", {without_stop(exited.reason)}" if exited.reason else ""
+            text += f": task {exited.task} ended with {exit_text(exited.exit_code)}{reason}"
+            seqs = seqs_of(record.seq, requeued.seq)
+            break
+    return Sentence(f"{text}.", seqs)
+
+
+def attempt_end(job: Job, history: Sequence[Record]) -> Sentence | None:
+    """Why its newest attempt that was followed by another ended; None if there is none."""
+    requeued, failed = newest_of(history, decisions.JobRequeued), attempt_failed(history)
+    if failed is not None or requeued is None or not isinstance(requeued.data, decisions.JobRequeued):
+        return failed
+    end, before = requeued.data, [record for record in history if record.seq < requeued.seq]
+    record = next((each for each in reversed(before) if evicts(each, job.id)), None)
+    text = end.outcome if record is None else _stopped_by(record, before)
+    return Sentence(
+        f"Its attempt {end.attempt} ended: {text}.", seqs_of(record.seq if record is not None else None, requeued.seq)
+    )
+
+
+def _stopped_by(record: Record, history: Sequence[Record]) -> str:
+    """`preempted by high (inference 125)`, `node-1 is drained (quick)`, `ada evicted it: wrong data`."""
+    if isinstance(record.data, decisions.PreemptionDecided):
+        return f"preempted by {preemptor_text(record.data.preemptor)}"
+    if isinstance(record.data, decisions.EvictionDecided):
+        request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
+        return without_stop(eviction_cause_text(record.data, actor_text(request) if request is not None else ""))
+    return "it was migrated"
+
+
+def cancels(record: Record) -> bool:
+    """Whether the record stops the job because it was cancelled, which nobody calls an eviction."""
+    return isinstance(record.data, decisions.EvictionDecided) and record.data.cause == "cancelled"
 
 
 def evicts(record: Record, job: str) -> bool:

@@ -3,12 +3,21 @@
 from collections.abc import Iterable, Sequence
 
 from bailiff_core.humanize import user_text
-from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records import Record
 
 from .claims import claim_sentences
 from .dependencies import dependency_sentences
-from .evictions import earlier_evictions, eviction_course, eviction_reasons, evicts, evicts_surplus_only, return_sentences
+from .evictions import (
+    attempt_failed,
+    cancels,
+    earlier_evictions,
+    eviction_course,
+    eviction_reasons,
+    evicts,
+    evicts_surplus_only,
+    return_sentences,
+)
 from .failed_starts import failed_start_sentences
 from .job_state import preemptor_of, state_sentences
 from .open_job_limits import limit_sentences
@@ -26,7 +35,7 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
         state: After the last record.
         history: The records about the job, and the requests that decisions about it answer, in order.
     """
-    sections = [Section("What is its state?", tuple(state_sentences(state, job, history)))]
+    sections = [Section("What is its state?", (*state_sentences(state, job, history), *_failed_before(job, history)))]
     sections.append(Section("What does it claim, and what is granted?", tuple(claim_sentences(state, job))))
     if job.phase == "waiting":
         sections.append(Section("Which jobs does it wait for?", tuple(dependency_sentences(state, job))))
@@ -43,17 +52,25 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
     evicted = [record for record in history if evicts(record, job.id)]
     if evicted:
         subject = "were some of its tasks" if evicts_surplus_only(evicted[-1], job.id) else "was it"
+        what, course = ("stopped", "did it stop") if cancels(evicted[-1]) else ("evicted", "did the eviction proceed")
         reasons = (*eviction_reasons(state, job, evicted[-1], history), *_preemptor_s_user(state, evicted[-1]))
-        sections.append(Section(f"Why {subject} evicted?", reasons))
-        sections.append(
-            Section("When does it resume, and what protects it then?", tuple(return_sentences(state, job, evicted[-1], history)))
-        )
-        sections.append(Section("How did the eviction proceed?", tuple(eviction_course(job, evicted[-1], history))))
+        sections.append(Section(f"Why {subject} {what}?", reasons))
+        if not cancels(evicted[-1]):
+            returns = tuple(return_sentences(state, job, evicted[-1], history))
+            sections.append(Section("When does it resume, and what protects it then?", returns))
+        sections.append(Section(f"How {course}?", tuple(eviction_course(job, evicted[-1], history))))
         sections += earlier_evictions(state, job, evicted, history)
     preemptions = [record for record in history if preemptor_of(record) == job.id]
     if preemptions:
         sections.append(Section("Which jobs did it preempt?", tuple(preemption_sentences(preemptions[-1]))))
     return [section for section in sections if section.sentences]
+
+
+def _failed_before(job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
+    """How the attempt before failed. Evictions have a section of their own."""
+    failed = attempt_failed(history)
+    if failed is not None and job.phase not in ENDED:
+        yield failed
 
 
 def _preemptor_s_user(state: PoolState, record: Record) -> Iterable[Sentence]:

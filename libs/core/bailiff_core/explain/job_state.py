@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from bailiff_core.humanize import count_text, duration_text, first_names, user_text, with_signals
+from bailiff_core.humanize import count_text, duration_text, first_names, user_text, with_exit_codes
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.placement.islands import NO_ISLAND, PER_TASK
 from bailiff_core.records import Record, decisions
@@ -43,12 +43,13 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
     if job.suspended_reason is not None:
         return Sentence(f"{subject} is suspended: {job.suspended_reason}.", seqs_of(job.seq))
     if job.eviction is not None:
+        is_being = "is being stopped" if job.eviction.cause == "cancelled" else "is being evicted"
         why = f"for {job.eviction.for_job}" if job.eviction.for_job else f"({job.eviction.cause})"
         by_request = job.eviction.cause in REQUESTS
         why += f" by {requester}" if by_request and requester else ""
         late = "; its resources were not released in time" if job.eviction.stuck else ""
         shortened = ", shortened" if job.eviction.shortened_seq is not None else ""
-        text = f"{subject} is being evicted {why}, with {duration_text(job.eviction.grace)} of grace{shortened}{late}."
+        text = f"{subject} {is_being} {why}, with {duration_text(job.eviction.grace)} of grace{shortened}{late}."
         return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.started_seq, job.eviction.shortened_seq))
     if job.phase == "paused":
         reason = f": {without_stop(job.pause_reason)}" if job.pause_reason else ""
@@ -95,8 +96,8 @@ def end_reason(job: Job, history: Sequence[Record]) -> str:
         return ", ".join(filter(None, ["it was evicted, and on_eviction is end", end.reason]))
     limit = job.demand.max_failures
     if end.outcome == "failed" and limit is not None and job.failures > limit and job.demand.on_failure == "restart":
-        return f"{with_signals(end.reason)}; it failed {count_text(job.failures, 'time')}, and max_failures is {limit}"
-    return with_signals(end.reason)
+        return f"{with_exit_codes(end.reason)}; it failed {count_text(job.failures, 'time')}, and max_failures is {limit}"
+    return with_exit_codes(end.reason)
 
 
 def _by(history: Sequence[Record], seq: int | None) -> str:

@@ -2,7 +2,7 @@
 
 from bailiff_core.explain.pending_records import DROP_REASONS
 from bailiff_core.explain.sentences import tasks_text
-from bailiff_core.humanize import cost_text, count_text, duration_text, exit_value, with_signals
+from bailiff_core.humanize import cost_text, count_text, duration_text, exit_value, with_exit_codes
 from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import restarts_to_shrink
@@ -145,7 +145,7 @@ def how_it_ended(decision: decisions.JobEnded) -> str:
     """The reason and the exit codes of a job's end."""
     codes = [(task, code) for task, code in list(decision.exit_codes.items())[:4] if code]
     listed = ", ".join(f"task {task}: {exit_value(code)}" for task, code in codes)
-    return joined(with_signals(decision.reason), f"exit codes {listed}" if codes else "")
+    return joined(with_exit_codes(decision.reason), f"exit codes {listed}" if codes else "")
 
 
 @describes(decisions.JobEnded, event=_ended_word)

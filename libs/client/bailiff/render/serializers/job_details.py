@@ -62,6 +62,7 @@ class JobDetails(PendingReason):
         victims: The victims of its preemption.
         events: Lines for people.
         end_reason: Why it ended; empty if it succeeded.
+        attempt_end: Why the attempt before ended; empty if there was none.
     """
 
     summary: JobRow
@@ -69,6 +70,7 @@ class JobDetails(PendingReason):
     request: dict[str, Any]
     claims: list[ClaimRow]
     end_reason: str
+    attempt_end: str
     spec_digest: str
     signed_by: str
     reserved_until: Moment | None
@@ -86,6 +88,7 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
         history: Its records.
     """
     from bailiff_core.explain.claims import claims_of  # as in `_why`
+    from bailiff_core.explain.evictions import attempt_end
     from bailiff_core.explain.job_state import end_reason
 
     waits = [name for name in state.queue if name not in state.active]
@@ -95,6 +98,7 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
         **(_why(history) if job.phase == "pending" else NO_REASON),
         "summary": job_row(state, job, now, ahead),
         "end_reason": plain(end_reason(job, history)),
+        "attempt_end": plain(ended.text) if (ended := attempt_end(job, history)) is not None else "",
         "demand": demand_text(job.demand),
         "request": job.demand.to_data(),
         "claims": [{"field": each.field, "claimed": each.claimed, "granted": each.granted} for each in claims_of(state, job)],

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, get_args
 from typing_extensions import TypedDict
 
 from bailiff.render.record_text.phrases import node_name, with_reason
-from bailiff_core.humanize import memory_text, thousandths_text, user_text
+from bailiff_core.humanize import count_text, memory_text, thousandths_text, user_text
 from bailiff_core.model.state import ENDED
 from bailiff_core.model.undecoded import shared_of
+from bailiff_core.records.wire import time_text
 from bailiff_core.views import JobState, JobView, Moment, requested_gpu_milli
 
 from .times import moment
@@ -270,6 +271,9 @@ def job_note(state: PoolState, job: Job) -> str:
     if job.phase == "reserved":
         plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
         return f"waiting for {', '.join(plan.victims[:3])}" if plan and plan.victims else "waiting for reserved resources"
+    if job.phase == "pending" and job.not_before > state.now:
+        failed = f"failed {count_text(job.failures, 'time')}, " if job.failures else ""
+        return f"{failed}not started again before {time_text(job.not_before)[11:19]}"
     if job.phase == "pending" and any(request.job == job.id for request in (state.selection.requests if state.selection else [])):
         return "victims are being selected"
     return ""
@@ -283,6 +287,6 @@ def _eviction_note(state: PoolState, job: Job, eviction: Eviction) -> str:
         whose = f" of {user}" if user else ""
         return f"preempted by {eviction.for_job}{whose}"
     if eviction.cause not in REQUESTS or not job.requester:
-        return f"evicting: {eviction.cause}"
+        return "cancelled" if eviction.cause == "cancelled" else f"evicting: {eviction.cause}"
     requester = user_text(job.requester, job.requester_verified)
     return with_reason(f"{REQUESTS[eviction.cause]} by {requester}", job.request_reason)
