@@ -16,7 +16,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 FRONTEND = Path(__file__).parents[2] / "services" / "console" / "frontend"
 SYSTEM = ("chromium", "chromium-browser", "google-chrome")
-LAPTOP, PHONE = (1440, 900), (390, 844)
+LAPTOP, TABLET, PHONE = (1440, 900), (768, 1024), (390, 844)
 WCAG_AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
