@@ -159,19 +159,19 @@ def class_denial(policy: Policy, requester: Requester, class_name: str) -> Denia
     return Denial("class-users", f"the policy does not let {requester.text} use the class {class_name!r}")
 
 
-def sender_name(policy: Policy, requester: Requester, workload_user: str | None = None) -> str:
+def sender_name(policy: Policy, requester: Requester, user: str | None = None) -> str:
     """The user that a verified request counts as: its key's holder, or whom the holder signs in.
 
     A holder's own sub-names are one user, so that nobody is many.
 
     Args:
-        workload_user: The user for whom a Kubernetes bridge submits a workload.
+        user: For whom the request submits a job; it counts where a Kubernetes bridge does.
     """
     person = _person(policy, requester.actor)
     if person != requester.actor:
         return person
     holder = next((name for name in policy.identity.keys.values() if _is_or_below(requester.actor, name)), requester.actor)
-    return f"{holder}/{workload_user}" if workload_user and holder in policy.kubernetes.bridges else holder
+    return f"{holder}/{user}" if user and holder in policy.kubernetes.bridges else holder
 
 
 def job_denial(policy: Policy, requester: Requester, action: JobAction, job: JobOwner) -> Denial | None:

@@ -141,6 +141,8 @@ class RequestVerifier:
     _permits: dict[str, EnrolmentPermit] = field(default_factory=dict)
     _used: dict[bytes, int] = field(default_factory=dict)
     _order: RequestOrder = field(default_factory=RequestOrder)
+    _cycle: int = -1
+    _policy_of_turns: Policy | None = None
     _count: Counter[str] = field(default_factory=Counter)
     _faults: list[RequestFault] = field(default_factory=list)
     _not_judged: dict[Unjudged, Counter[str]] = field(default_factory=dict)
@@ -173,6 +175,8 @@ class RequestVerifier:
         """
         if not concerns_requests(record):
             return None
+        if record.cycle != self._cycle:  # whose turn it was is found before a cycle takes its inputs
+            self._cycle, self._policy_of_turns = record.cycle, self._policy
         self._forget(record.time)
         found = self._fault(record) or self._order_fault(record)
         if is_signed_request(record):
@@ -357,12 +361,15 @@ class RequestVerifier:
         signed, data = signed_request(record), record.data
         if signed is None or data is None or _logic(record) < ORDER_SINCE or isinstance(data, facts.LogTruncated):
             return None  # a loss of records is accepted before any other request is taken
+        if self._policy is None and not self._whole:
+            return None  # whose turn it was, an earlier record shows
         asked = asked_for(signed) if isinstance(data, facts.InputRejected) else data
         kind = type(asked) if isinstance(asked, RequestBody) else BODIES.get(type(data))
         if kind is None:
             return None
         user = asked.demand.user if isinstance(asked, facts.JobSubmitted | facts.SubmitJob) else None
-        passed_by = self._order.passed_by(record, signed.key, kind, user)
+        sender = sender_name(self._policy_of_turns or DEFAULT_POLICY, _requester(record), user)
+        passed_by = self._order.passed_by(record, signed.key, kind, sender)
         if passed_by is None:
             return None
         return "out-of-order", f"the same key signed the request at offset {passed_by}, which was taken before {record.cause}"

@@ -16,7 +16,7 @@ from .turns import KNOWN, OPERATORS, UNKNOWN, User
 def sender_of(state: PoolState, message: Message) -> User:
     """The user who takes a turn for this request.
 
-    A signed request is its key holder's, or that of the user whom a holder signs in or submits workloads for. One without a valid
+    A signed request is its key holder's, or that of the user whom a holder signs in, or a bridge submits for. One without a valid
     signature counts as its source's: a key that is merely named gives no turn of its holder's. Operators go first with what
     operators alone may send; their other requests keep their order behind their submissions, as everybody's do.
     """
@@ -41,5 +41,5 @@ def proven_sender(state: PoolState, identity: Identity, body: RequestBody) -> st
     """The user as whom the sender of a signed request counts; None for every other request."""
     if identity.auth != "signed":
         return None
-    owner = body.demand.user if isinstance(body, SubmitJob) and body.spec.workload is not None else None
-    return sender_name(state.rules, Requester(identity.actor, identity.auth), owner)
+    user = body.demand.user if isinstance(body, SubmitJob) else None
+    return sender_name(state.rules, Requester(identity.actor, identity.auth), user)

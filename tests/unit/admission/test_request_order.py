@@ -1,8 +1,10 @@
 """The requests of one signer are taken in the order in which they were sent, also while a policy changes who that is."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.kits.honest_logs import wires_of
 from tests.kits.log_faults import named_by_verify
 from tests.kits.signed_pool import SignedPool
@@ -10,9 +12,12 @@ from tests.unit.bus.virtual_time import run
 
 from bailiff_admission.rates import BURST, SECOND
 from bailiff_bus import topics
-from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.job_spec import JobSpec, Workload
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records import Record, decode
 from bailiff_core.records.facts import ApplyPolicy, CancelJob, DrainNode, UndrainNode
+from bailiff_core.records.job_requests import SubmitJob
 from bailiff_log.keys import key_id, known_keys
 from bailiff_log.signed_requests import signing_key
 
@@ -44,6 +49,69 @@ def test_requests_that_wait_when_a_policy_names_their_key_are_taken_before_later
     assert len(offsets) == 4
     assert offsets == sorted(offsets)
     assert named_by_verify(records) == []
+
+
+def submission(job: str, user: str | None, *, workload: bool = False) -> SubmitJob:
+    pods = Workload(api_version="batch/v1", kind="Job", namespace="team-a", name=job, uid=f"{job}-0b5c3b84")
+    spec = JobSpec(runtime="kubernetes", workload=pods) if workload else JobSpec(command="true", runtime="simulated")
+    return SubmitJob(demand=JobDemand(job=job, user=user, tasks=(TaskGroup(gpu_milli=1000),)), spec=spec)
+
+
+def with_holder(name: str, *, bridges: tuple[str, ...]) -> Policy:
+    """ops is an operator, LATE the key of `name`; requests come one a second."""
+    identity = DEFAULT_POLICY.identity.model_copy(
+        update={"keys": {key_id(OPS): "ops", key_id(LATE): name}, "operators": ("ops", name)}
+    )
+    kubernetes = DEFAULT_POLICY.kubernetes.model_copy(update={"bridges": bridges})
+    return DEFAULT_POLICY.model_copy(update={"identity": identity, "limits": SLOW, "kubernetes": kubernetes})
+
+
+async def taken(pool: SignedPool, *, until_policy: Policy | None = None) -> list[Record]:
+    """What came of twenty cancellations and two submissions for alice by the key LATE, of a job and of a workload."""
+    for _ in range(BURST // SECOND + 10):  # the pool's rate is used up: what follows waits
+        pool.request(CancelJob(job="nothing"))
+    for _ in range(20):
+        pool.request(CancelJob(job="nothing"), LATE)
+    pool.request(submission("plain", "alice"), LATE)
+    last = pool.request(submission("pods", "alice", workload=True), LATE)
+    if until_policy is not None:
+        pool.request(ApplyPolicy(policy=until_policy), OPS)
+    await pool.until("all are answered", lambda _: last in str(pool.messages(topics.AUDIT.name)))
+    return [decode(wire) for wire in wires_of(pool)]
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_what_a_bridge_submits_for_a_user_keeps_its_order_whatever_it_is(tmp_path: Path, stays: bool) -> None:
+    """stays: whether it is still a bridge when its requests are decided."""
+
+    async def story() -> list[Record]:
+        async with SignedPool(tmp_path) as pool:
+            pool.request(ApplyPolicy(policy=with_holder("bridge", bridges=("bridge",))), pool.root)
+            await pool.until("the policy holds", lambda state: "bridge" in known_keys(state).values())
+            return await taken(pool, until_policy=None if stays else with_holder("bridge", bridges=()))
+
+    records = run(story())
+    assert len(places(records, key_id(LATE))) == 22
+    assert named_by_verify(records) == []
+
+
+def test_two_submissions_of_a_signer_who_names_a_user_in_one_of_them_cannot_be_exchanged(tmp_path: Path) -> None:
+    async def story() -> list[Record]:
+        async with SignedPool(tmp_path) as pool:
+            pool.request(ApplyPolicy(policy=with_holder("alice", bridges=("bridge",))), pool.root)
+            await pool.until("the policy holds", lambda state: "alice" in known_keys(state).values())
+            for job, user in (("a", "alice"), ("b", None)):
+                pool.request(submission(job, user), LATE)
+            await pool.until("both are there", lambda state: {"a", "b"} <= state.jobs.keys())
+            return [decode(wire) for wire in wires_of(pool)]
+
+    records = run(story())
+    assert named_by_verify(records) == []
+    one, two = (record for record in records if signing_key(record) == key_id(LATE))
+    place = {one.seq: two, two.seq: one}
+    kept = ("seq", "time", "cycle", "cycle_end", "inputs")
+    exchanged = [replace(place.get(at.seq, at), **{name: getattr(at, name) for name in kept}) for at in records]
+    assert [each.split(": ")[1] for each in named_by_verify(exchanged)] == ["out-of-order"]
 
 
 def places(records: Sequence[Record], key: str) -> list[int]:

@@ -1,7 +1,7 @@
 """The order in which admission takes requests: those of one line keep theirs; requests of different lines may pass each other.
 
-A line is what one key has signed in one name, sent to one partition. What only operators may send goes first, and a bridge's
-submissions take the turn of the workload's user: both are lines of their own.
+A line is what one key has signed in one name, sent to one partition, in one sender's turn. What only operators may send goes
+first, and a bridge's submissions take the turn of the user that they name: both are lines of their own.
 """
 
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from bailiff_core.records.wire import Record
 
 
 class Line(NamedTuple):
-    """Requests that keep their order. user: for whom a job is submitted."""
+    """Requests that keep their order. sender: whose turn they take (`permissions.sender_name`)."""
 
     partition: str
     key: str
     actor: str
     first: bool
-    user: str | None
+    sender: str
 
 
 def goes_first(kind: type[RequestBody]) -> bool:
@@ -44,19 +44,19 @@ class RequestOrder:
                 self._cut.add(partition)
                 self._newest = {line: offset for line, offset in self._newest.items() if line.partition != partition}
 
-    def passed_by(self, record: Record, key: str, kind: type[RequestBody], user: str | None) -> int | None:
+    def passed_by(self, record: Record, key: str, kind: type[RequestBody], sender: str) -> int | None:
         """The offset of a later request of the same line that was taken before this one; None: there is none.
 
         Args:
             record: Of the request, whose cause is its place.
             key: That signed it.
             kind: What it asks for.
-            user: For whom it submits a job.
+            sender: Whose turn it took.
         """
         partition, _, offset = record.cause.rpartition("/")
         if not offset.isdecimal() or partition in self._cut:
             return None
-        line = Line(partition, key, record.actor, goes_first(kind), user)
+        line = Line(partition, key, record.actor, goes_first(kind), sender)
         newest = self._newest.setdefault(line, int(offset))
         self._newest[line] = max(newest, int(offset))
         return newest if newest > int(offset) else None
