@@ -142,11 +142,11 @@ class CountedCapacity:
             found = self._fits[key] = Fit(tasks, accepted if tasks else 0)
         return found
 
-    def claim(self, needs: Iterable[TaskRequirements], sign: int) -> None:
-        """Add (1) or remove (-1) a claimant with tasks of these requirements."""
+    def claim(self, needs: Iterable[TaskRequirements], claimants: int) -> None:
+        """Add claimants, or remove some (-1), with tasks of these requirements."""
         for need in needs:
-            count = self._claims.get(need, 0) + sign
-            if count in (0, sign):
+            count = self._claims.get(need, 0) + claimants
+            if count in (0, claimants):
                 self._counted = None
             if count:
                 self._claims[need] = count

@@ -4,7 +4,7 @@ Amounts are whole numbers, except for GPUs that are requested in bytes or as MIG
 are exact fractions. Fair shares limit reclaim and order projects; they never prevent the use of free resources.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, lcm
@@ -43,16 +43,16 @@ class Steps:
     """In which steps of GPUs each project can use its share: the greatest common divisor of what its tasks ask of a device."""
 
     def __init__(self) -> None:
-        self._sizes: dict[str, Counter[Amount]] = {}
+        self._sizes: defaultdict[str, Counter[Amount]] = defaultdict(Counter)
         self._found: dict[str, Amount] = {}
 
-    def count(self, path: Iterable[str], sizes: Iterable[Amount], sign: int) -> None:
-        """Add (1) or remove (-1) a job that asks for such parts of devices, thousandths of a GPU, at these projects."""
+    def count(self, path: Iterable[str], sizes: Iterable[Amount], jobs: int) -> None:
+        """Add `jobs` jobs, or remove some (-1), that ask for such parts of devices, thousandths of a GPU, at these projects."""
         for project in path:
-            counts = self._sizes.setdefault(project, Counter())
+            counts = self._sizes[project]
             for size in sizes:
-                counts[size] += sign
-                if counts[size] in (0, sign):
+                counts[size] += jobs
+                if counts[size] in (0, jobs):
                     self._found.pop(project, None)
                 if not counts[size]:
                     del counts[size]

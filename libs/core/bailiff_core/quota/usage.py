@@ -259,20 +259,24 @@ class Usage:
         self.largest = AcceptedSizes(self._capacity, weights, largest=True)
         self._note_stuck(state.evicting)
         self._affected(state.nodes)
-        by_leaf: dict[str, list[_JobUsage]] = {}
+        counts: dict[str, int] = {}  # of jobs alike, by the one that stands for them
         for name, job in alike(state.jobs):
             if job.phase not in ENDED:
                 known = self._usage_by_job.get(job.id)
-                job_usage = self._usage_by_job[name] = known or self._usage_of(job)
-                self._claim(job_usage, 1)
-                by_leaf.setdefault(job_usage.leaf, []).append(job_usage)
+                self._usage_by_job[name] = known or self._usage_of(job)
+                counts[job.id] = counts.get(job.id, 0) + 1
                 if job.id in self._by_bytes if known else by_bytes(job):
                     self._by_bytes[name] = None
+        by_leaf: dict[str, list[tuple[_JobUsage, int]]] = {}
+        for name, count in counts.items():
+            job_usage = self._usage_by_job[name]
+            self._claim(job_usage, count)
+            by_leaf.setdefault(job_usage.leaf, []).append((job_usage, count))
         for leaf, usages in by_leaf.items():
             path = self.tree.branches[leaf].path
-            _add(self.requests, path, _sum(job_usage.requested for job_usage in usages))
-            _add(self._allocated, path, _sum(job_usage.allocated for job_usage in usages))
-            non_preemptible = [job_usage.allocated for job_usage in usages if not job_usage.preemptible]
+            _add(self.requests, path, _sum((job_usage.requested, count) for job_usage, count in usages))
+            _add(self._allocated, path, _sum((job_usage.allocated, count) for job_usage, count in usages))
+            non_preemptible = [(job_usage.allocated, count) for job_usage, count in usages if not job_usage.preemptible]
             if non_preemptible:
                 _add(self._non_preemptible, path, _sum(non_preemptible))
 
@@ -302,12 +306,12 @@ class Usage:
         if requested != ZERO:
             _add(self.requests, self.tree.branches[job_usage.leaf].path, requested)
 
-    def _claim(self, job_usage: _JobUsage, sign: int) -> None:
-        self._capacity.claim(job_usage.claims, sign)
+    def _claim(self, job_usage: _JobUsage, jobs: int) -> None:
+        self._capacity.claim(job_usage.claims, jobs)
         path = self.tree.branches[job_usage.leaf].path
-        self._steps.count(path, job_usage.sizes, sign)
+        self._steps.count(path, job_usage.sizes, jobs)
         if job_usage.unmet != ZERO:
-            _add(self._unmet, path, job_usage.unmet.times(sign))
+            _add(self._unmet, path, job_usage.unmet.times(jobs))
 
     def _usage_of(self, job: Job) -> _JobUsage:
         leaf = self.leaf_of(job)
@@ -431,8 +435,9 @@ def counts(job: Job, task: Task) -> bool:
     return not any(eviction is not None and eviction.cancel_seq is None for eviction in (job.eviction, task.eviction))
 
 
-def _sum(amounts: Iterable[ResourceVector]) -> ResourceVector:
-    gpus, cpus, memory = zip(*amounts, strict=True)
+def _sum(amounts: Iterable[tuple[ResourceVector, int]]) -> ResourceVector:
+    """The sum of amounts that count as often as said."""
+    gpus, cpus, memory = zip(*[vector if count == 1 else vector.times(count) for vector, count in amounts], strict=True)
     return ResourceVector(sum(gpus), sum(cpus), sum(memory))
 
 
