@@ -118,7 +118,10 @@ class Story:
         partition: int = 0,
         credentials: Credentials | None = None,
     ) -> None:
-        """check: called with the state after every cycle. credentials: of a writer that signs the log."""
+        """check: called with the state after every cycle. credentials: of a writer that signs the log.
+
+        `actor` sends its requests, as an access list has verified; empty: nobody does.
+        """
         self.credentials = credentials
         self.state = PoolState()
         self.check = check
@@ -131,6 +134,7 @@ class Story:
         self._offsets: dict[str, int] = {}
         self._ids = 0
         self._writers = 0
+        self.actor = ""
         certificate = credentials.certificate if credentials is not None else None
         root_key = credentials.root_key if credentials is not None else None
         created = facts.PoolCreated(pool=pool, partition=partition, nonce="00" * 16, root_key=root_key, certificate=certificate)
@@ -218,6 +222,8 @@ class Story:
             data=fact,
             cause=cause,
             inputs=inputs,
+            actor=self.actor if isinstance(fact, RequestFact) else "",
+            auth="acl" if self.actor and isinstance(fact, RequestFact) else "",
         )
 
     def _append(self, record: Record) -> None:

@@ -70,6 +70,90 @@ def test_no_cycle_ends_a_job_for_which_it_displaced_another(shared, data):
     Chance(check, shared=shared).play(data.draw(steps(30)))
 
 
+def _pause(story: Story) -> None:
+    if story.job("urgent").paused_seq is None:
+        story.pause("urgent")
+    else:
+        story.resume("urgent")
+
+
+def _evict(story: Story) -> None:
+    if story.job("urgent").phase in ("reserved", "starting"):
+        story.evict("urgent")
+
+
+def _scale(story: Story) -> None:
+    story.scale("urgent", 3 - story.job("urgent").size, 1)
+
+
+def _change_class(story: Story) -> None:
+    if story.job("urgent").phase in ("pending", "paused"):
+        other = "interactive" if story.job("urgent").class_name == "inference" else "inference"
+        story.cycle(facts.JobPriorityClassChanged(request=story.request(), job="urgent", priority_class=other))
+
+
+def _decide(story: Story) -> None:
+    while story.state.selection is not None:
+        story.propose()
+
+
+def _notify(story: Story) -> None:
+    for name in [name for name in story.state.evicting if name != "urgent"]:
+        eviction = story.job(name).eviction
+        if eviction is not None and eviction.started_seq is None:
+            story.begin(name)
+            story.staged(name, "noticed")
+
+
+def _victims_leave(story: Story) -> None:
+    _notify(story)
+    for name in [name for name in story.state.evicting if name != "urgent"]:
+        story.ends(name, 85)
+
+
+def _refuse(story: Story) -> None:
+    for index in story.members("urgent", "starting"):
+        story.cycle(facts.TaskStartRefused(**story.at("urgent", index), reason="no such user"))
+
+
+def _leave(story: Story) -> None:
+    if story.job("urgent").phase == "evicting":
+        story.ends("urgent", 85)
+
+
+def _others_start(story: Story) -> None:
+    for name in [name for name in story.state.starting if name != "urgent"]:
+        story.started(name)
+
+
+def _wait(story: Story) -> None:
+    story.wait(MINUTE)
+
+
+BY_ITS_OWNER = [_pause, _pause, _evict, _scale, _change_class]
+MEANWHILE = [_decide, _decide, _notify, _victims_leave, _victims_leave, _refuse, _leave, _others_start, _wait]
+
+
+@examples(100)
+@given(st.lists(st.sampled_from([*BY_ITS_OWNER, *MEANWHILE]), min_size=10, max_size=60))
+@example([_decide, _notify, _pause, _victims_leave, _others_start, _pause, _decide, _victims_leave])
+@example([_decide, _victims_leave, _pause, _leave, _others_start, _pause, _decide, _victims_leave])
+@example([_decide, _victims_leave, _evict, _leave, _others_start, _decide, _victims_leave])
+@example([_decide, _victims_leave, _refuse, _others_start, _pause, _pause, _wait, _decide, _victims_leave])
+@example([_decide, _victims_leave, _refuse, _others_start, _change_class, _wait, _decide, _victims_leave])
+@example([_scale, _scale, _decide, _victims_leave, _refuse, _others_start, _scale, _wait, _decide, _victims_leave])
+def test_a_job_that_never_runs_costs_each_victim_one_eviction_whatever_its_owner_does(steps):
+    story = Story(policy(preemption=RULES))
+    story.node("n1")
+    story.node("n2")
+    story.runs("low-1", gpus=8)
+    story.runs("low-2", gpus=8)
+    story.submit("urgent", gpus=8, tasks=1, cls="inference")
+    for step in steps:
+        step(story)
+        assert [name for name in ("low-1", "low-2") if story.job(name).evictions > 1] == []
+
+
 PROJECTS = [
     {"name": "a", "quota": {"gpus": 8}},
     {"name": "b", "quota": {"gpus": 4}, "over_quota_weight": 2},

@@ -118,6 +118,12 @@ def keys_denial(policy: Policy, requester: Requester) -> Denial | None:
     )
 
 
+def oversees(policy: Policy, requester: Requester, job: JobOwner) -> bool:
+    """Whether an operator whom the policy names, or the root key, looks after another's job."""
+    owner = Requester(job.user, "signed" if job.user_verified else "none")
+    return _is_operator(policy, requester) and not _owns(policy, requester, owner)
+
+
 def submission_denial(policy: Policy, requester: Requester, project: str | None) -> Denial | None:
     """Who may submit to this project."""
     if _is_operator(policy, requester) or _is_project_admin(policy, requester, project or ""):

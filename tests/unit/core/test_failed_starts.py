@@ -5,7 +5,7 @@ from tests.kits.log_builder import SECOND, Story, policy
 
 from bailiff_core.records import facts
 
-ROOMY = policy(restarts={"max_start_failures": 5}, preemption={"scope": "pool"})
+ROOMY = policy(restarts={"max_start_failures": 5}, preemption={"scope": "pool"}, identity={"operators": ["ops"]})
 
 
 def pool(*nodes: str, rules=ROOMY) -> Story:
@@ -71,9 +71,29 @@ def test_on_the_only_node_it_is_tried_again_later_and_later_and_paused_after_fiv
     assert job.phase == "paused"
     assert job.losses == job.failures == 0
     assert job.pause_reason == "its last 5 attempts did not start (policy field restarts.max_start_failures)"
+    story.actor = "ops"
     story.resume("job")
     story.expect("JobPlaced", job="job")
     assert job.start_failures == 0
+
+
+def test_its_owner_s_resume_gives_it_one_more_attempt_when_its_back_off_is_over():
+    story = pool("n1")
+    story.submit("job", gpus=4)
+    for _ in range(5):
+        refuse(story, "job")
+        back_off(story, "job")
+    until = story.job("job").not_before
+    refusals = 5
+    for _ in range(3):
+        story.resume("job")
+        assert story.job("job").not_before == until
+        back_off(story, "job")
+        assert story.job("job").phase == "starting"
+        refuse(story, "job")
+        refusals += 1
+        until = story.job("job").not_before
+        assert (story.job("job").phase, story.job("job").start_failures, until - story.time) == ("paused", refusals, 64 * SECOND)
 
 
 def test_a_job_that_refuses_to_start_costs_its_victim_one_eviction():
@@ -92,7 +112,33 @@ def test_a_job_that_refuses_to_start_costs_its_victim_one_eviction():
     assert story.job("low").evictions == 1
 
 
-def test_once_it_is_resumed_it_may_evict_the_victim_again():
+OF_ITS_OWNER = {
+    "pause and resume": lambda story: (story.pause("urgent"), story.resume("urgent")),
+    "another class": lambda story: story.cycle(
+        facts.JobPriorityClassChanged(request=story.request(), job="urgent", priority_class="interactive")
+    ),
+    "another size": lambda story: (story.scale("urgent", 2, 1), story.scale("urgent", 1, 1)),
+}
+
+
+@pytest.mark.parametrize("actor", ["", "eve", "ada"])
+@pytest.mark.parametrize("change", OF_ITS_OWNER.values(), ids=OF_ITS_OWNER)
+def test_whatever_its_owner_changes_it_evicts_nobody_twice_before_it_has_run(change, actor):
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    story.actor = actor
+    story.submit("urgent", gpus=8, cls="inference")
+    preempt(story, "low")
+    refuse(story, "urgent")
+    story.started("low")
+    change(story)
+    back_off(story, "urgent")
+    while story.state.selection is not None:
+        story.propose()
+    assert (story.job("low").phase, story.job("low").evictions) == ("running", 1)
+
+
+def test_once_an_operator_resumes_it_it_may_evict_the_victim_again():
     story = pool("n1")
     story.runs("low", gpus=8)
     story.submit("urgent", gpus=8, cls="interactive")
@@ -100,6 +146,7 @@ def test_once_it_is_resumed_it_may_evict_the_victim_again():
     refuse(story, "urgent")
     story.started("low")
     story.pause("urgent")
+    story.actor = "ops"
     story.resume("urgent")
     while story.state.selection is not None:
         story.propose()
@@ -155,6 +202,22 @@ def test_a_loss_that_is_not_the_fault_of_the_job_is_no_failed_start(ends):
     else:
         story.cycle(facts.TaskStartRefused(**at, reason="it was started, or its GPU is in use", **{ends: True}))
     assert (story.job("job").start_failures, story.job("job").losses) == (0, 1)
+
+
+def test_a_grown_gang_that_is_scaled_down_before_its_new_tasks_start_evicts_nobody_twice():
+    story = pool("n1", "n2")
+    story.runs("low", gpus=8)
+    story.submit("gang", gpus=8, tasks=2, min_tasks=1, cls="interactive", elastic="live")
+    story.started("gang", 0)
+    preempt(story, "low")
+    story.scale("gang", 1)
+    story.ends("gang", 85, task=1)
+    story.started("low")
+    story.scale("gang", 2)
+    story.wait(600 * SECOND)
+    while story.state.selection is not None:
+        story.propose()
+    assert story.job("low").phase == "running"
 
 
 def test_a_grown_gang_whose_new_tasks_never_start_evicts_nobody_twice():

@@ -8,7 +8,7 @@ from bailiff_core.records import decisions, facts
 
 from .allocation import changing, close_preemption, drop_reservation, reindex, set_reservation, tasks_of
 from .eviction_causes import INVOLUNTARY
-from .failed_starts import forget_failed_starts, note_vain_victims
+from .failed_starts import note_vain_victims
 from .gang import note_stale
 from .log import remember
 from .registry import folds
@@ -85,7 +85,6 @@ def job_scaled(state: PoolState, fact: facts.JobScaled) -> None:
         job.demand = job.demand.model_copy(update={"tasks": tuple(groups), "min_tasks": minimum})
     job.scheduling_class = scheduling_class_of(job.demand)
     job.pending_recorded = False
-    forget_failed_starts(job)
     job.next_request_at = job.refused_requests = 0
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True

@@ -6,6 +6,9 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.scheduling_class import scheduling_class_of
 from bailiff_core.model.state import Job, PoolState
 
+GIVEN_UP = ("paused", "requested", "scaled")
+"""Why a job, by request, gives up its place."""
+
 
 def note_failed_start(state: PoolState, job: Job, refused_by: tuple[str, ...]) -> None:
     """The attempt did not start: these nodes are excluded for the job, which evicts its victims for it no second time."""
@@ -24,8 +27,15 @@ def note_vain_victims(job: Job) -> None:
     job.victims = ()
 
 
+def note_given_up(state: PoolState, job: Job) -> None:
+    """By request its place is given up before it has run there: what was evicted for it is of no use."""
+    preemption = state.preemptions.get(job.preemption) if job.preemption is not None else None
+    job.victims = (*job.victims, *(preemption.victims if preemption is not None else ()))
+    note_vain_victims(job)
+
+
 def forget_failed_starts(job: Job) -> None:
-    """The job runs, or what kept it from starting may have changed. Nodes stay excluded."""
+    """The job runs, or an operator says that what kept it from starting has changed. Nodes stay excluded."""
     job.start_failures, job.victims, job.victims_in_vain = 0, (), ()
 
 

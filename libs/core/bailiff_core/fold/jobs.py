@@ -14,7 +14,7 @@ from .dependencies import note_dependencies, settle_dependents
 from .displacements import forget_displacements
 from .elasticity import drop_reserved
 from .eviction_causes import GANG_FAILURE, INVOLUNTARY, MAX_EVICTION_TIMES, VOLUNTARY
-from .failed_starts import forget_failed_starts, forget_refusals, note_failed_start
+from .failed_starts import GIVEN_UP, forget_refusals, note_failed_start, note_given_up
 from .gang import note_stale
 from .log import limit_grace, note_requester, remember
 from .open_jobs import note_open
@@ -78,7 +78,6 @@ def job_priority_class_changed(state: PoolState, fact: facts.JobPriorityClassCha
         apply_priority_class(state, job, entry)
     job.pending_recorded = False
     job.next_request_at = job.refused_requests = 0
-    forget_failed_starts(job)
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True
     remember(state, fact.request)
@@ -152,6 +151,8 @@ def job_starting(state: PoolState, decision: decisions.JobStarting) -> None:
 def reservation_dropped(state: PoolState, decision: decisions.ReservationDropped) -> None:
     """The reservation is dropped: the job is pending again, or continues without these tasks."""
     job = state.jobs[decision.job]
+    if decision.reason in GIVEN_UP:
+        note_given_up(state, job)
     if decision.tasks:
         drop_reservation(state, job, numbers(decision.tasks))
         drop_reserved(state, job, numbers(decision.tasks))
@@ -195,6 +196,8 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     if decision.rule == NEVER_STARTED:
         note_failed_start(state, job, decision.refused_by)
     else:
+        if decision.cause in GIVEN_UP and job.last_start is None:
+            note_given_up(state, job)
         _count(job, decision.outcome, decision.cause)
     if decision.held:
         job.paused_seq, job.pause_reason = state.seq, decision.held

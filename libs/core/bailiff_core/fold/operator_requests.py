@@ -1,6 +1,7 @@
 """Requests of operators: evict, pause, resume and migrate jobs; drain nodes."""
 
 from bailiff_core.model.state import Drain, Eviction, OperatorRequest, PoolState
+from bailiff_core.permissions import Requester, oversees
 from bailiff_core.records import decisions, facts
 
 from .allocation import evict_job, reindex, set_phase, set_reservation, tasks_of
@@ -56,9 +57,10 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     job.pause_reason = job.request_reason = ""
     job.requester, job.requester_verified = "", False
     if not fact.keep_failed_starts:  # what kept it from starting may be mended
-        if job.start_failures:
-            job.not_before = 0
-        forget_failed_starts(job)
+        if oversees(state.rules, _requester(state), job):  # what costs others is not for its owner to forget
+            if job.start_failures:
+                job.not_before = 0
+            forget_failed_starts(job)
         allow_nodes(state, job)
     state.indices.touched[job.id] = None
     if job.phase == "paused":
@@ -103,6 +105,11 @@ def node_undrained(state: PoolState, fact: facts.NodeUndrained) -> None:
     state.indices.infeasible.clear()
     state.indices.retry_unschedulable = True
     remember(state, fact.request)
+
+
+def _requester(state: PoolState) -> Requester:
+    """Who has sent the request of this record."""
+    return Requester(state.indices.actor, "signed" if state.indices.actor_verified else "none")
 
 
 def _touch_jobs_on(state: PoolState, number: int) -> None:

@@ -1,7 +1,7 @@
 """`evicted-in-vain`: a job evicts nobody a second time for attempts that do not start.
 
-Its node, a kubelet, a scheduler or a quota may refuse it again and again. Until it has run, or its request has changed, or
-somebody has resumed it, each victim was evicted for it once.
+Its node, a kubelet, a scheduler or a quota may refuse it again and again, or its owner pauses, evicts or scales it before it
+runs. Until it has run, or an operator has resumed it, each victim was evicted for it once.
 """
 
 from bailiff_core.model.policy import Action
