@@ -1,6 +1,8 @@
 """From which moment on a pending job may find enough victims, of those that time-based rules protect now."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job
@@ -23,22 +25,29 @@ class EnoughVictims:
         self._batch = batch
         self._free_from: dict[int, FreeFrom] = {}
 
-    def moments(self, unit: Unit, action: Action, candidates: Candidates) -> list[int]:
-        """Returns the later moments at which the candidates become more, µs, from when the unit fits with all of them evicted.
+    def moments(self, unit: Unit, leaving: Sequence[tuple[Action, Candidates]]) -> list[int]:
+        """Returns the later moments at which the candidates become more, µs, from when the unit fits with all of them gone.
 
         What else forbids them, and where moved jobs find a place, only a search says.
-        """
-        first, now = self._first(unit, action, candidates), self._batch.snapshot.state.now
-        later = self.moments_of(unit.job, action, candidates)
-        return [moment for moment in later if first is not None and moment >= first and moment > now]
 
-    def moments_of(self, job: Job, action: Action, candidates: Candidates) -> list[int]:
-        """Returns the moments at which the candidates become more, µs, in order, whether they are enough or not."""
-        return list(dict.fromkeys(moment for moment, _ in self._freed(job, action, candidates)))
+        Args:
+            leaving: The candidates of the action first, then those that may move beside its victims.
+        """
+        now, later = self._batch.snapshot.state.now, dict[int, None]()
+        earliest: dict[tuple[str, tuple[int, ...]], tuple[int, Unit]] = {}
+        for action, candidates in leaving:
+            freed = self._freed(unit.job, action, candidates)
+            later.update((moment, None) for moment, _ in freed)
+            for moment, other in chain(((now, step.unit) for step in candidates.steps()), freed):
+                known = earliest.setdefault((other.job.id, other.indices), (moment, other))
+                if moment < known[0]:
+                    earliest[other.job.id, other.indices] = moment, other
+        first = self._first(unit, leaving[0][0], sorted(earliest.values(), key=itemgetter(0)))
+        return [moment for moment in sorted(later) if first is not None and moment >= first and moment > now]
 
     def _freed(self, job: Job, action: Action, candidates: Candidates) -> FreeFrom:
         if id(candidates) not in self._free_from:  # equal preemptors have the same candidates
-            self._free_from[id(candidates)] = sorted(self._moments(job, action, candidates), key=lambda each: each[0])
+            self._free_from[id(candidates)] = sorted(self._moments(job, action, candidates), key=itemgetter(0))
         return self._free_from[id(candidates)]
 
     def _moments(self, job: Job, action: Action, candidates: Candidates) -> Iterator[tuple[int, Unit]]:
@@ -59,15 +68,10 @@ class EnoughVictims:
                 if moment is not None:
                     yield moment, unit
 
-    def _first(self, unit: Unit, action: Action, candidates: Candidates) -> int | None:
-        free_from = self._freed(unit.job, action, candidates)
+    def _first(self, unit: Unit, action: Action, free_from: FreeFrom) -> int | None:
         trial = Trial(self._batch.snapshot, self._batch.shares, unit, action)
         mark = trial.mark()
         try:
-            for step in candidates.steps():
-                trial.evict(step.unit)
-            if self._fits(trial):
-                return self._batch.snapshot.state.now
             first, last = 0, len(free_from)  # how many of them are needed
             while first < last:
                 middle, before = (first + last) // 2, trial.mark()

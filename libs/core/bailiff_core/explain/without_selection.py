@@ -82,10 +82,10 @@ class WithoutSelection:
         if self._search(unit, action, candidates).refused is None:
             return "unknown"  # it waits for no other time than the next cycle
         self._enough = self._enough or EnoughVictims(batch)
-        moments = self._enough.moments(unit, action, candidates)
-        if moments and action != "consolidate":  # who moves beside the victims has the gates of consolidate
-            moving = self._enough.moments_of(unit.job, "consolidate", self._candidates(unit.job, "consolidate"))
-            moments = sorted({*moments, *(moment for moment in moving if moment > moments[0])})
+        leaving = [(action, candidates)]
+        if action != "consolidate":  # who moves beside the victims has the gates of consolidate
+            leaving.append(("consolidate", self._candidates(unit.job, "consolidate")))
+        moments = self._enough.moments(unit, leaving)
         for moment in moments[:MOST_MOMENTS]:
             with _at(state, moment):
                 later = SelectionBatch.on(batch.snapshot, batch.shares)
