@@ -14,6 +14,7 @@ from .workloads.model import Pod, Workload
 
 SUSPENDED = "the workload is suspended in Kubernetes"
 ABSENT = "its controller has not made its pods again"
+HOLD = "kubernetes"
 PENDING = ("waiting", "pending", "paused")
 
 
@@ -30,16 +31,19 @@ def changes(pool: PoolView, rules: Rules, workload: Workload, job: Job, pods: Se
 def _pause(workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[tuple[str, RequestBody]]:
     """A suspended workload, and an evicted Job until its pods are there again, get no GPUs.
 
-    A pause that somebody requested in Bailiff is not ended by the bridge.
+    The bridge has a hold of its own: it does not end a pause that somebody requested in Bailiff.
     """
-    at = f"{workload.generation}.{job.attempt}"
     leaves = job.eviction is not None or job.phase in ("pending", "paused")
     reason = SUSPENDED if workload.suspended else ABSENT if leaves and lacks_pods(workload, pods) else ""
-    if reason and job.paused_seq is None:
-        yield f"{job.id}/{'pause' if reason == SUSPENDED else 'absent'}/{at}", PauseJob(job=job.id, reason=reason)
-    elif not reason and job.paused_seq is not None and job.pause_reason in (SUSPENDED, ABSENT):
-        absent = job.pause_reason == ABSENT
-        yield f"{job.id}/{'present' if absent else 'resume'}/{at}", ResumeJob(job=job.id, keep_failed_starts=absent)
+    held = next(((hold, *about) for hold, about in job.holds.items() if about[1] in (SUSPENDED, ABSENT)), None)
+    if reason and held is None:
+        at = f"{workload.generation}.{job.attempt}.{job.resumed_seq}"
+        yield f"{job.id}/{'pause' if reason == SUSPENDED else 'absent'}/{at}", PauseJob(job=job.id, reason=reason, hold=HOLD)
+    elif not reason and held is not None:
+        hold, seq, why = held  # the hold of a bridge of before is people's
+        absent = why == ABSENT
+        name = f"{job.id}/{'present' if absent else 'resume'}/{workload.generation}.{seq}"
+        yield name, ResumeJob(job=job.id, keep_failed_starts=absent, hold=hold)
 
 
 def _class(pool: PoolView, rules: Rules, workload: Workload, job: Job) -> Iterator[tuple[str, RequestBody]]:

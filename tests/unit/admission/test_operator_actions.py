@@ -57,6 +57,19 @@ def test_paused_and_resumed_once_each(running):
     assert found == JobResumed(request=found.request, job="train")
 
 
+def test_each_hold_is_paused_and_resumed_once(running):
+    running.cycle(JobPaused(request=running.request(), job="train", reason="suspended", hold="kubernetes"))
+    refused(running, PauseJob(job="train", hold="kubernetes"), "already-paused")
+    assert "kubernetes holds it since #" in refused(running, ResumeJob(job="train"), "not-paused")
+    running.pause("train")
+    refused(running, PauseJob(job="train"), "already-paused")
+    running.resume("train")
+    assert running.job("train").pause_reason == "suspended"
+    refused(running, ResumeJob(job="train"), "not-paused")
+    running.cycle(JobResumed(request=running.request(), job="train", hold="kubernetes"))
+    assert running.job("train").paused_seq is None
+
+
 def test_a_job_without_a_placement_cannot_be_evicted(running):
     assert "waits is pending" in refused(running, EvictJob(job="waits"), "not-placed")
     running.evict("train")

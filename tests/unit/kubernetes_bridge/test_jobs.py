@@ -275,6 +275,55 @@ def test_a_pause_in_bailiff_is_not_ended_by_the_bridge(world):
     assert not world.objects["train"]["spec"].get("suspend")
 
 
+def test_a_pause_in_bailiff_outlasts_the_bridge_s_own(world):
+    world.add(job_object("train"))
+    world.run("train")
+    world.change("train", suspend=True)
+    world.settle()
+    job = world.job("train").id
+    world.story.yields(job)
+    world.story.pause(job, "maintenance")
+    world.change("train", suspend=False)
+    world.settle()
+    assert (world.job("train").phase, world.job("train").pause_reason) == ("paused", "maintenance")
+    world.story.resume(job)
+    world.settle()
+    assert world.job("train").phase == "starting"
+
+
+def test_a_pause_in_bailiff_is_ended_while_the_bridge_s_own_lasts(world):
+    world.add(job_object("train"))
+    world.run("train")
+    job = world.job("train").id
+    world.story.pause(job, "maintenance")
+    world.change("train", suspend=True)
+    world.settle()
+    world.story.yields(job)
+    world.story.resume(job)
+    world.settle()
+    assert world.job("train").phase == "paused"
+    world.change("train", suspend=False)
+    world.settle()
+    assert world.job("train").phase == "starting"
+
+
+def test_a_job_is_paused_each_time_that_its_pods_are_absent_within_one_attempt(world):
+    world.add(job_object("train", pods=2, gpus=8))
+    world.story.drain("n1")
+    world.settle()
+    controllers = world.controllers
+    for _ in range(3):
+        world.controllers = lambda: None  # its back-off
+        for pod in world.pods_of("train"):
+            del world.pods[pod["metadata"]["name"]]
+        world.settle()
+        assert (world.job("train").phase, world.job("train").attempt) == ("paused", 0)
+        world.controllers = controllers
+        world.controllers()
+        world.settle()
+        assert world.job("train").phase == "pending"
+
+
 def test_cancelled_in_bailiff_it_is_suspended_until_its_user_resumes_it(world):
     world.add(job_object("train", gpus=8, pods=2))
     world.story.drain("n1")

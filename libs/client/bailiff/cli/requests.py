@@ -30,7 +30,7 @@ ALIASES = {"cancel": "delete"}
 OPTIONS = {"min_tasks": "--min"}  # those that are not called as their field
 RevokeAnyway = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask if it is your own last key.")]
 DROPS_RESERVATION = ("cancel", "pause", "evict")
-OF_SERVICES = {"vouched_by", "keep_failed_starts"}
+OF_SERVICES = {"vouched_by", "keep_failed_starts", "hold"}
 """Fields that services set, and people do not."""
 MANY_JOBS = {"job", "reason", "grace"}
 """Where a request has no other fields, its command takes several jobs."""

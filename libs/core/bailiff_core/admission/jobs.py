@@ -113,8 +113,8 @@ def pause(context: Context, job: Job, body: PauseJob) -> Fact | Rejected:
     """In any phase."""
     if job.cancelled:
         return _cancelled(job)
-    if job.paused_seq is not None:
-        return Rejected("already-paused", f"{job.id} is paused already, since #{job.paused_seq}", job.id)
+    if body.hold in job.holds:
+        return Rejected("already-paused", f"{job.id} is paused already, since #{job.holds[body.hold][0]}", job.id)
     return context.record(body)
 
 
@@ -123,8 +123,9 @@ def resume(context: Context, job: Job, body: ResumeJob) -> Fact | Rejected:
     """A paused job."""
     if job.cancelled:
         return _cancelled(job)
-    if job.paused_seq is None:
-        return Rejected("not-paused", f"{job.id} is {job.phase} and not paused", job.id)
+    if body.hold not in job.holds:
+        held = "".join(f"; {hold} holds it since #{seq}: {reason}" for hold, (seq, reason) in job.holds.items() if hold)
+        return Rejected("not-paused", f"{job.id} is {job.phase} and not paused{held}", job.id)
     return context.record(body)
 
 

@@ -4,6 +4,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records import decisions, facts
 
 from .allocation import set_reservation
+from .log import hold_job
 from .registry import folds
 from .selection import close_requests_of
 
@@ -27,7 +28,7 @@ def job_idle(state: PoolState, decision: decisions.JobIdle) -> None:
     job.idle_recorded = True
     state.indices.changed_times[job.id] = None
     if decision.action == "pause":
-        job.paused_seq, job.pause_reason = state.seq, f"its GPUs were idle for {decision.duration // 1_000_000} s"
+        hold_job(state, job, f"its GPUs were idle for {decision.duration // 1_000_000} s")
         job.requester, job.requester_verified, job.request_reason = "", False, ""
         set_reservation(state, job, [])
         close_requests_of(state, job.id)

@@ -16,7 +16,7 @@ from .elasticity import drop_reserved
 from .eviction_causes import GANG_FAILURE, INVOLUNTARY, MAX_EVICTION_TIMES, VOLUNTARY
 from .failed_starts import GIVEN_UP, forget_refusals, note_failed_start, note_given_up
 from .gang import note_stale
-from .log import limit_grace, note_requester, remember
+from .log import hold_job, limit_grace, note_requester, remember
 from .open_jobs import note_open
 from .outcome import NEVER_STARTED, Outcome, attempt_outcome
 from .pending_queue import enqueue
@@ -200,7 +200,7 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
             note_given_up(state, job)
         _count(job, decision.outcome, decision.cause)
     if decision.held:
-        job.paused_seq, job.pause_reason = state.seq, decision.held
+        hold_job(state, job, decision.held)
     if decision.outcome not in NOT_EVICTED or decision.cause in INVOLUNTARY:
         job.last_eviction = state.now
     if decision.cause in INVOLUNTARY or (decision.cause == GANG_FAILURE and decision.outcome not in NOT_EVICTED):
@@ -259,6 +259,7 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
         job.eviction = None
     close_preemption(state, job)
     job.reserved_until = job.stale_since = job.operator_request = job.paused_seq = job.snapshot = None
+    job.holds = {}
     state.indices.retry_unschedulable = True
     close_requests_of(state, job.id)
     forget_displacements(state, job.id)

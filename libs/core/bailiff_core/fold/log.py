@@ -202,6 +202,11 @@ def note_requester(state: PoolState, job: Job, reason: str) -> None:
     job.request_reason = reason
 
 
+def hold_job(state: PoolState, job: Job, reason: str, hold: str = "") -> None:
+    """Stores that it is paused, why, and whose pause it is."""
+    job.holds[hold] = job.paused_seq, job.pause_reason = state.seq, reason
+
+
 def limit_grace(job: Job, grace: int | None) -> None:
     """Stores the grace, µs, that a request leaves the job; a later one only shortens it."""
     if grace is not None:

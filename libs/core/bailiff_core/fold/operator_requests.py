@@ -6,7 +6,7 @@ from bailiff_core.records import decisions, facts
 
 from .allocation import evict_job, reindex, set_phase, set_reservation, tasks_of
 from .failed_starts import allow_nodes, forget_failed_starts
-from .log import limit_grace, note_requester, remember
+from .log import hold_job, limit_grace, note_requester, remember
 from .registry import folds
 from .selection import close_requests_of
 
@@ -37,7 +37,7 @@ def job_migration_requested(state: PoolState, fact: facts.JobMigrationRequested)
 def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
     """A pending job is paused at once; a placed one is evicted by decision."""
     job = state.jobs[fact.job]
-    job.paused_seq, job.pause_reason = state.seq, fact.reason
+    hold_job(state, job, fact.reason, fact.hold)
     note_requester(state, job, fact.reason)
     set_reservation(state, job, [])
     state.indices.touched[job.id] = None
@@ -53,8 +53,9 @@ def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
 def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     """The job is pending again, at its old place; one that is still evicting is requeued after its eviction."""
     job = state.jobs[fact.job]
-    job.paused_seq = None
-    job.pause_reason = job.request_reason = ""
+    job.holds.pop(fact.hold, None)
+    job.paused_seq, job.pause_reason = next(iter(job.holds.values()), (None, ""))
+    job.resumed_seq, job.request_reason = state.seq, ""
     job.requester, job.requester_verified = "", False
     if not fact.keep_failed_starts:  # what kept it from starting may be mended
         if oversees(state.rules, _requester(state), job):  # what costs others is not for its owner to forget
@@ -63,7 +64,7 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
             forget_failed_starts(job)
         allow_nodes(state, job)
     state.indices.touched[job.id] = None
-    if job.phase == "paused":
+    if job.phase == "paused" and not job.holds:
         job.pending_since, job.timeout_recorded, job.pending_recorded = state.now, False, False
         job.next_request_at = job.refused_requests = 0
         set_phase(state, job, "pending")

@@ -327,6 +327,8 @@ class Job:
         first_wait: Time from submission to its first start.
         step: Last known step of earlier attempts.
         paused_seq: The record that paused it; None: not paused.
+        holds: Why it is paused, by whose pause it is: record and reason. People's is ``.
+        resumed_seq: The record that last ended one of them.
         refused_seq: The record that last refused its request for preemption, or timed it out.
         backfilled: Its last attempt was started, or moved after its start, while a job ahead of it in the queue was waiting for
             resources there.
@@ -395,6 +397,8 @@ class Job:
     step: int | None = None
     paused_seq: int | None = None
     pause_reason: str = ""
+    holds: dict[str, tuple[int, str]] = field(default_factory=dict)
+    resumed_seq: int = 0
     operator_request: OperatorRequest | None = None
     restart_cause: str = ""
     idle_recorded: bool = False

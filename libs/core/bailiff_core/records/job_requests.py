@@ -74,6 +74,12 @@ Within = Annotated[
 ]
 
 
+Hold = Annotated[
+    str,
+    Field(
+        max_length=64, description="Whose pause it is, as a service's; a job is paused until nobody holds it. Omitted: people's."
+    ),
+]
 KeepFailedStarts = Annotated[
     bool,
     Field(description="What kept its attempts from starting is as before: they count, and it evicts nobody for them again."),
@@ -149,6 +155,7 @@ class PauseJob(JobChange):
     VERB = "pause"
     DONE = "paused"
     reason: Recorded = ""
+    hold: Hold = ""
 
 
 class JobPaused(RequestFact, PauseJob):
@@ -163,6 +170,7 @@ class ResumeJob(JobChange):
     DONE = "resumed"
     reason: Recorded = ""
     keep_failed_starts: KeepFailedStarts = False
+    hold: Hold = ""
 
 
 class JobResumed(RequestFact, ResumeJob):
