@@ -11,7 +11,8 @@ from tests.kits.kubernetes_cluster import Cluster
 from tests.kits.system import POLICY, System, Watch
 
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.state import Job
+from bailiff_core.model.state import Job, Node
+from bailiff_core.placement.cluster_resources import usable_devices
 from bailiff_devstack.ports import free_port
 from bailiff_kubernetes import names
 from bailiff_log.keys import existing_or_new_key, key_id
@@ -281,6 +282,11 @@ class Users:
         return self.of(name)
 
 
+def clear_gpus(node: Node) -> int:
+    """How many GPUs of the node a job could use now, or once others have ended."""
+    return usable_devices(node).bit_count() if node.schedulable else 0
+
+
 def is_gated(pod: Mapping[str, Any]) -> bool:
     """Whether the pod has Bailiff's gate."""
     return any(gate["name"] == names.GATE for gate in pod["spec"].get("schedulingGates") or [])
@@ -296,4 +302,16 @@ def attempts_of(pods: list[dict[str, Any]]) -> set[int]:
     return {int(pod["metadata"]["annotations"][names.TASK].rsplit("-", 2)[1]) for pod in pods}
 
 
-__all__ = ["GANG_POOL", "JOBS", "KUBELET_POOL", "POOL", "USER", "BridgeSystem", "Users", "all_running", "attempts_of", "is_gated"]
+__all__ = [
+    "GANG_POOL",
+    "JOBS",
+    "KUBELET_POOL",
+    "POOL",
+    "USER",
+    "BridgeSystem",
+    "Users",
+    "all_running",
+    "attempts_of",
+    "clear_gpus",
+    "is_gated",
+]

@@ -4,20 +4,15 @@ import copy
 import json
 
 import pytest
-from tests.kubernetes.bridge_system import USER, all_running, is_gated
+from tests.kubernetes.bridge_system import USER, all_running, clear_gpus, is_gated
 
 from bailiff_core.model.placement_ranges import bits
-from bailiff_core.placement.cluster_resources import usable_devices
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import NodeJoined, TaskExited, TaskReleased, TaskStarted
 from bailiff_kubernetes import names
 from bailiff_node_agent.runtime.kubernetes.pod_resources import PodResources
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
-
-
-def clear(node):
-    return usable_devices(node).bit_count() if node.schedulable else 0
 
 
 def gpus_in_log(users, name):
@@ -94,7 +89,7 @@ async def test_a_job_whose_image_cannot_be_pulled_costs_its_victim_one_eviction(
     joined = len(users.watch.facts(NodeJoined))
     system.restart_kubelet_agent(placement_timeout_s=5)
     await users.watch.until("its agent is back", lambda _: len(users.watch.facts(NodeJoined)) > joined)
-    await users.watch.until("all eight GPUs are clear", lambda state: any(clear(node) == 8 for node in state.nodes.values()))
+    await users.watch.until("all eight GPUs are clear", lambda state: any(clear_gpus(node) == 8 for node in state.nodes.values()))
     users.apply(users.job("train", pods=1, gpus=5))
     train = await users.until_phase("train", "running")
     bad = copy.deepcopy(users.job("bad", pods=1, gpus=8, **{names.PRIORITY_CLASS: "inference"}))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.kits.kubernetes_cluster import IMAGE
-from tests.kubernetes.bridge_system import Users, all_running, is_gated
+from tests.kubernetes.bridge_system import Users, all_running, clear_gpus, is_gated
 
 from bailiff_core.model.state import ENDED
 from bailiff_core.records.decisions import PreemptionDecided
@@ -24,14 +24,19 @@ async def test_pods_that_wait_in_kube_scheduler_do_not_get_what_victims_release(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("repetition", range(20))
-async def test_nor_do_they_on_real_kubelets(gang_users: Users, repetition: int) -> None:
-    await story(gang_users, "real", 2, repetition)
+@pytest.mark.timeout(3600)
+async def test_nor_do_they_on_real_kubelets_twenty_times(gang_users: Users) -> None:
+    for repetition in range(20):
+        await story(gang_users, "real", 2, repetition)
 
 
 async def story(users: Users, nodes: str, count: int, number: int) -> None:
     """nodes: the label of the pool's nodes; count: how many there are. number: of the repetition, in names."""
     low, high = f"lp-{number}", f"hp-{number}"
+    await users.watch.until(
+        "all GPUs are clear",
+        lambda state: [clear_gpus(node) for node in state.nodes.values()] == [8] * count,
+    )
     for at in range(count):
         users.apply(pod(users, f"{low}-{at}", 8, app=low))
     await users.until_pods(f"app={low}", "every node is full", all_running(count))
