@@ -45,6 +45,7 @@ async def test_whoever_requests_the_eviction_of_a_pod_lets_its_job_save_first(us
 
     await users.watch.until_true("the pod has ended, and the Eviction says so, or it is gone", answered)
     assert any(f"EvictionRequest of {DRAINER}" in answer.get("message", "") for answer in said), said
+    await users.watch.until("the request is on record", lambda _: bool(users.watch.facts(JobEvictionRequested)))
     (asked,) = users.watch.facts(JobEvictionRequested)
     assert asked.job == users.of("train").id
     await users.until_pods(
