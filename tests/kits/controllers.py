@@ -28,6 +28,7 @@ from bailiff_devstack.ports import free_port
 PROGRAM, ROLE, WEBHOOKS, DEFINITIONS = "controller", "role.yaml", "webhooks.yaml", "definitions.yaml"
 SERVING = Path("/tmp/k8s-webhook-server")
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 STAND_IN = {"ENABLE_PROBES_INJECTION": "false", "ENABLE_INIT_CONTAINER_INJECTION": "false"}
 """KubeRay adds no probes and no waiting for Ray: no image with Ray can be had."""
 NO_DNS = f"- name: init-pytorch\n  image: {IMAGE}\n  command: ['true']\n"
@@ -36,7 +37,10 @@ NO_DNS = f"- name: init-pytorch\n  image: {IMAGE}\n  command: ['true']\n"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a controller comes from. definitions, role, webhooks: files of its module; with * for several."""
+    """Where a controller comes from. definitions, role, webhooks: files of its module; with * for several.
+
+    pods: the label of pods that its webhooks are for, as in its kustomization.
+    """
 
     name: str
     module: str
@@ -44,6 +48,7 @@ class Source:
     definitions: str
     role: str
     webhooks: str = ""
+    pods: str = JOBSET_NAME
 
 
 JOBSET = Source(
@@ -72,6 +77,15 @@ TRAINING_OPERATOR = Source(
 )
 KUBERAY = Source(
     "kuberay", "github.com/ray-project/kuberay/ray-operator@v1.5.0", ".", "config/crd/bases/*.yaml", "config/rbac/role.yaml"
+)
+LWS = Source(
+    "lws",
+    "sigs.k8s.io/lws@v0.7.0",
+    "./cmd",
+    "config/crd/bases/*.yaml",
+    "config/rbac/role.yaml",
+    "config/webhook/manifests.yaml",
+    LWS_NAME,
 )
 RENEWED = "validator.training-operator.kubeflow.org"
 """The training operator starts once it has written its authority, for Services, into the webhooks of this name: none."""
@@ -186,14 +200,14 @@ def _certificate(folder: Path) -> str:
 
 
 def _webhooks(source: Source, file: Path, port: int, authority: str) -> Iterator[dict[str, Any]]:
-    """As in the module, but at an address. As in its kustomization, pods only where they are of a JobSet."""
+    """As in the module, but at an address, and pods only where they have their label."""
     for configuration in _objects(file):
         configuration["metadata"] = {"name": f"{source.name}-{configuration['kind'].lower()}"}
         for webhook in configuration["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]
             webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": authority}
             if any("pods" in rule["resources"] for rule in webhook["rules"]):
-                webhook["objectSelector"] = {"matchExpressions": [{"key": JOBSET_NAME, "operator": "Exists"}]}
+                webhook["objectSelector"] = {"matchExpressions": [{"key": source.pods, "operator": "Exists"}]}
         yield configuration
         if source == TRAINING_OPERATOR:
             yield {**configuration, "metadata": {"name": RENEWED}, "webhooks": []}
@@ -209,6 +223,9 @@ def _arguments(source: Source, folder: Path, health: int, webhooks: int) -> list
     }
     if source == JOBSET:
         kind = {"apiVersion": "config.jobset.x-k8s.io/v1alpha1", "kind": "Configuration"}
+        return ["--config", _written(folder, {**kind, **common, "internalCertManagement": {"enable": False}})]
+    if source == LWS:
+        kind = {"apiVersion": "config.lws.x-k8s.io/v1alpha1", "kind": "Configuration"}
         return ["--config", _written(folder, {**kind, **common, "internalCertManagement": {"enable": False}})]
     if source == TRAINER:
         kind = {"apiVersion": "config.trainer.kubeflow.org/v1alpha1", "kind": "Configuration"}
@@ -243,6 +260,13 @@ def _written(folder: Path, configuration: Mapping[str, Any]) -> str:
 def jobset_controller(kubernetes: Cluster) -> Iterator[Path]:
     """JobSet. Its log."""
     with _running(kubernetes, JOBSET) as log:
+        yield log
+
+
+@pytest.fixture(scope="module")
+def lws_controller(kubernetes: Cluster) -> Iterator[Path]:
+    """LeaderWorkerSet. Its log."""
+    with _running(kubernetes, LWS) as log:
         yield log
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.kits.controllers import jobset_controller, kuberay, trainer, training_operator  # noqa: F401
+from tests.kits.controllers import jobset_controller, kuberay, lws_controller, trainer, training_operator  # noqa: F401
 from tests.kits.kubernetes_cluster import Cluster
 from tests.kits.system import Watch, systems
 from tests.kubernetes.bridge_system import GANG_POOL, KUBELET_POOL, POOL, BridgeSystem, Users
