@@ -120,8 +120,12 @@ def keys_denial(policy: Policy, requester: Requester) -> Denial | None:
 
 def oversees(policy: Policy, requester: Requester, job: JobOwner) -> bool:
     """Whether an operator whom the policy names, or the root key, looks after another's job."""
-    owner = Requester(job.user, "signed" if job.user_verified else "none")
-    return _is_operator(policy, requester) and not _owns(policy, requester, owner)
+    return _is_operator(policy, requester) and not owns(policy, requester, job)
+
+
+def owns(policy: Policy, requester: Requester, job: JobOwner) -> bool:
+    """Whether it is the requester's job. A claimed name owns what was submitted in the same claimed name only."""
+    return _owns(policy, requester, Requester(job.user, "signed" if job.user_verified else "none"))
 
 
 def submission_denial(policy: Policy, requester: Requester, project: str | None) -> Denial | None:

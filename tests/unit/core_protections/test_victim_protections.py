@@ -151,7 +151,8 @@ def test_cooldown_protects_a_job_resumed_after_an_eviction_not_after_a_failure()
 def test_cooldown_applies_while_the_tasks_start_and_can_be_disabled():
     bench = Bench(protections={"cooldown": {"job": "5m"}})
     job = bench.running("x", phase="starting")
-    job.last_eviction = job.pending_since = bench.state.now - MINUTE
+    job.pending_since = bench.state.now - MINUTE
+    job.eviction_times = [job.pending_since]
     assert shield(bench, core(job)) == "cooldown"
     bench.state.policy = Bench().state.policy
     assert shield(bench, core(job)) is None

@@ -13,7 +13,7 @@ from .classes import apply_priority_class
 from .dependencies import note_dependencies, settle_dependents
 from .displacements import forget_displacements
 from .elasticity import drop_reserved
-from .eviction_causes import GANG_FAILURE, INVOLUNTARY, MAX_EVICTION_TIMES, VOLUNTARY
+from .eviction_causes import GANG_FAILURE, INVOLUNTARY, MAX_EVICTION_TIMES, is_voluntary
 from .failed_starts import GIVEN_UP, forget_refusals, note_failed_start, note_given_up
 from .gang import note_stale
 from .log import hold_job, limit_grace, note_requester, remember
@@ -193,17 +193,19 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     note_attempt(state, job)
     if decision.outcome in NOT_EVICTED:
         state.entitlements_changed = state.seq
+    voluntary = is_voluntary(state, job, decision.cause)
     if decision.rule == NEVER_STARTED:
         note_failed_start(state, job, decision.refused_by)
     else:
         if decision.cause in GIVEN_UP and job.last_start is None:
             note_given_up(state, job)
-        _count(job, decision.outcome, decision.cause)
+        _count(job, decision.outcome, voluntary=voluntary)
     if decision.held:
         hold_job(state, job, decision.held)
     if decision.outcome not in NOT_EVICTED or decision.cause in INVOLUNTARY:
         job.last_eviction = state.now
-    if decision.cause in INVOLUNTARY or (decision.cause == GANG_FAILURE and decision.outcome not in NOT_EVICTED):
+    counts = decision.cause in INVOLUNTARY and not voluntary
+    if counts or (decision.cause == GANG_FAILURE and decision.outcome not in NOT_EVICTED):
         job.eviction_times = [*job.eviction_times[1 - MAX_EVICTION_TIMES :], state.now]
     if decision.not_before > state.now or job.eviction is None:  # a reservation of single tasks is of no use to the next attempt
         set_reservation(state, job, [])
@@ -212,7 +214,7 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     requeue(state, job)
 
 
-def _count(job: Job, outcome: Outcome, cause: str) -> None:
+def _count(job: Job, outcome: Outcome, *, voluntary: bool) -> None:
     """Counts the attempt that is over."""
     if outcome == "failed":
         job.failures += 1
@@ -220,7 +222,7 @@ def _count(job: Job, outcome: Outcome, cause: str) -> None:
         job.losses += 1
     elif outcome == "yielded":
         job.yields += 1
-    elif outcome != "finished" and cause not in VOLUNTARY:
+    elif outcome != "finished" and not voluntary:
         job.evictions += 1
 
 
@@ -252,7 +254,7 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
     if decision.outcome == "evicted":
         note_loss(state, job, [task for task in job.tasks if task.state != "reserved"], decision.lost_gpu_ms, for_good=True)
     if decision.outcome in ("failed", "evicted") and job.tasks:  # without tasks: what it depends on failed
-        _count(job, attempt_outcome(job), decision.cause)
+        _count(job, attempt_outcome(job), voluntary=is_voluntary(state, job, decision.cause))
     set_reservation(state, job, [])
     with changing(state, job):
         job.tasks = []

@@ -11,20 +11,20 @@ NAME = "cooldown"
 
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
-    """Jobs whose current attempt follows an eviction, until the cooldown after its start is over."""
+    """Jobs whose current attempt follows an involuntary eviction, until the cooldown after its start is over."""
     cooldown = COOLDOWN.by_job(state)
     if cooldown is None:
         return None
 
     def cooling_down(unit: Unit) -> bool:
         job = unit.job
-        if job.last_eviction is None or job.phase == "reserved" or not cooldown(job):
+        if not job.eviction_times or job.phase == "reserved" or not cooldown(job):
             return False
-        if job.last_eviction < job.pending_since:  # it was last requeued by a failure, not by the eviction
+        if job.eviction_times[-1] < job.pending_since:  # it was last requeued by a failure, not by the eviction
             return False
         return job.last_start is None or state.now < job.last_start + cooldown(job)
 
-    return JobsShield.where(state, lambda job: job.last_eviction is not None, cooling_down)
+    return JobsShield.where(state, lambda job: bool(job.eviction_times), cooling_down)
 
 
 def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # noqa: ARG001
