@@ -16,6 +16,8 @@ from typing import Any
 
 import orjson
 
+from bailiff.render.plain_text import harmless_output
+
 USAGE = """usage: kubectl bailiff queue [options of kubectl get]
        kubectl bailiff why KIND/NAME [-n NAMESPACE] [--context CONTEXT]
        kubectl bailiff explain KIND/NAME [-n NAMESPACE] [--context CONTEXT] [options of bailiff explain]
@@ -35,6 +37,9 @@ WHERE = ("BAILIFF_API", "BAILIFF_KAFKA__BOOTSTRAP", "BAILIFF_SETTINGS")
 API_NAMESPACE, API_POD, API_SECRET, API_PORT = "bailiff", "bailiff-api-0", "bailiff-api-token", 8620
 """As the chart names them, and its Role `bailiff-reader` permits."""
 FORWARDS = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+) ")
+WORD = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+"""Of a kind, a group or a name. What an object says of its owner, whoever may write the object has written."""
+MAX_OWNERS = 5
 CITED = re.compile(r"\(([^()\s]+)#([0-9]+)\)$")
 
 
@@ -51,7 +56,7 @@ def main() -> None:
             sys.stderr.write(USAGE)
             sys.exit(2)
         if isinstance(command, str):
-            sys.stdout.write(f"{command}\n")
+            sys.stdout.write(f"{harmless_output(command, colours=False)}\n")
             return
         with query_interface(_split(arguments)[0]):
             from bailiff.cli import main as bailiff
@@ -59,7 +64,7 @@ def main() -> None:
             sys.argv = ["bailiff", *command]
             bailiff()
     except NotOfBailiff as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {harmless_output(str(error), colours=False)}\n")
         sys.exit(1)
 
 
@@ -91,7 +96,7 @@ def _about(question: str, reference: str, kubectl: Sequence[str], rest: Sequence
     if JOB not in annotations:
         raise NotOfBailiff(f"{reference} has no job in Bailiff yet{f': {status}' if status else ''}")
     words = ["explain"] if question == "explain" else ["audit", "receipt"]
-    return [*words, annotations[JOB], "--pool", pool, *rest]
+    return [*words, "--pool", pool, *rest, "--", annotations[JOB]]
 
 
 @contextmanager
@@ -148,14 +153,18 @@ def _split(options: Sequence[str]) -> tuple[list[str], list[str]]:
 def _workload(reference: str, kubectl: Sequence[str]) -> Any:
     """The object, or what owns it as far up as the bridge has written to: the Job of a pod, the JobSet of a Job."""
     item = _get(reference, kubectl)
-    while STATUS not in (item["metadata"].get("annotations") or {}):
+    for _ in range(MAX_OWNERS):
+        if STATUS in (item["metadata"].get("annotations") or {}):
+            return item
         owner = next((each for each in item["metadata"].get("ownerReferences") or [] if each.get("controller")), None)
         if owner is None:
             return _pod_status(item)
         group = owner["apiVersion"].partition("/")[0] if "/" in owner["apiVersion"] else ""
-        kind = f"{owner['kind']}.{group}" if group else owner["kind"]
-        item = _get(f"{kind.lower()}/{owner['name']}", ["-n", item["metadata"]["namespace"], *kubectl])
-    return item
+        kind = (f"{owner['kind']}.{group}" if group else owner["kind"]).lower()
+        if not (WORD.fullmatch(kind) and WORD.fullmatch(owner["name"])):
+            raise NotOfBailiff(f"the owner of {reference} has no kind or name: {kind}/{owner['name']}")
+        item = _get(f"{kind}/{owner['name']}", ["-n", item["metadata"]["namespace"], *kubectl])
+    raise NotOfBailiff(f"{reference} has more than {MAX_OWNERS} owners, one above the other")
 
 
 def _pod_status(item: Any) -> Any:

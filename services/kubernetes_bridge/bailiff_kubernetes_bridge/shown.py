@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bailiff_core.model.state import Job, PoolState
+from bailiff_kubernetes import task_hash
 from bailiff_kubernetes.resources import BAILIFF_JOBS, PODS, Object
 
 from .actions import Show
@@ -16,6 +17,8 @@ from .workloads.model import Pod, Workload
 POSITIONS = 20
 """Of so many pending jobs the place in the queue is shown: a job that leaves it costs at most as many requests."""
 MAX_OWNERS = 10
+MAX_NAME = 253
+"""Characters of an object's name. A longer one is cut, and ends with the digest of the whole."""
 RUNS = ("starting", "running")
 
 
@@ -33,7 +36,8 @@ def head_of(state: PoolState) -> list[str]:
 def name_of(workload: Workload) -> str:
     """Of the object: kind and name of the workload, since two kinds may use one name."""
     kind = "podgroup" if workload.is_pod_group and not workload.is_single_pod else workload.resource.kind.lower()
-    return f"{kind}-{workload.name}"[:253].rstrip(".-")
+    name = f"{kind}-{workload.name}"
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 41]}-{task_hash(name)}"
 
 
 def show(

@@ -52,12 +52,12 @@ def calls(monkeypatch):
 
 def test_a_workload_is_explained_by_its_job(calls):
     found = kubectl.command_for(["explain", "job/train", "-n", "a", "--all", "--context=prod"])
-    assert found == ["explain", "a.train-1", "--pool", "pool-a", "--all"]
+    assert found == ["explain", "--pool", "pool-a", "--all", "--", "a.train-1"]
     assert calls == [["kubectl", "get", "job/train", "-o", "json", "-n", "a", "--context=prod"]]
 
 
 def test_a_pod_is_explained_by_its_workload():
-    assert kubectl.command_for(["explain", "pod/train-0"]) == ["explain", "a.train-1", "--pool", "pool-a"]
+    assert kubectl.command_for(["explain", "pod/train-0"]) == ["explain", "--pool", "pool-a", "--", "a.train-1"]
 
 
 def test_why_needs_nothing_but_kubectl():
@@ -85,7 +85,7 @@ def test_the_queue_is_what_kubectl_shows_in_its_order(monkeypatch):
 
 def test_a_receipt_is_of_the_workloads_job():
     found = kubectl.command_for(["receipt", "pod/train-0", "-n", "a", "--to", "r.html"])
-    assert found == ["audit", "receipt", "a.train-1", "--pool", "pool-a", "--to", "r.html"]
+    assert found == ["audit", "receipt", "--pool", "pool-a", "--to", "r.html", "--", "a.train-1"]
 
 
 def test_a_job_file_is_tried_in_the_live_pool():
@@ -163,3 +163,28 @@ def test_other_arguments(arguments):
 def test_what_cannot_be_answered(arguments, reason):
     with pytest.raises(kubectl.NotOfBailiff, match=reason):
         kubectl.command_for(arguments)
+
+
+@pytest.mark.parametrize(
+    ("owner", "said"),
+    [
+        (("v1", "--filename=http://elsewhere", "x"), "has no kind or name"),
+        (("batch/v1", "Job", "../secrets"), "has no kind or name"),
+        (("v1", "Pod", "loop"), "has more than 5 owners"),
+    ],
+)
+def test_owners_that_an_object_invents_are_not_followed(calls, monkeypatch, owner, said):
+    """Whoever may write a pod's object says who owns it."""
+    monkeypatch.setitem(OBJECTS, "pod/loop", item("Pod", "loop", owner=owner))
+    with pytest.raises(kubectl.NotOfBailiff, match=said):
+        kubectl.command_for(["why", "pod/loop"])
+    assert {tuple(command[:3]) for command in calls} == {("kubectl", "get", "pod/loop")}
+    assert len(calls) <= 1 + kubectl.MAX_OWNERS
+
+
+def test_what_an_object_says_cannot_move_the_terminals_cursor(monkeypatch, capsys):
+    annotations = {"bailiff.io/status": "Running\x1b[2J\x1b]0;you\x07"}
+    monkeypatch.setitem(OBJECTS, "job/train", item("Job", "train", annotations=annotations))
+    monkeypatch.setattr(kubectl.sys, "argv", ["kubectl-bailiff", "why", "job/train"])
+    kubectl.main()
+    assert "\x1b" not in capsys.readouterr().out

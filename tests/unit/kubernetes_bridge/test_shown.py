@@ -80,6 +80,14 @@ def test_two_kinds_may_use_one_name(world: World) -> None:
     assert sorted(world.shown) == ["job-a", "pod-a"]
 
 
+def test_two_long_names_that_begin_alike_have_an_object_each(world: World) -> None:
+    for last in "ab":
+        world.add(plain_pod(252 * "x" + last))
+    world.settle()
+    assert len(world.shown) == 2
+    assert all(len(name) <= 253 for name in world.shown)
+
+
 def test_a_job_that_leaves_the_queue_costs_a_request_for_each_place_that_is_shown_and_no_more(world: World) -> None:
     world.add(job_object("big", pods=2, gpus=8))
     world.run("big")
