@@ -5,6 +5,7 @@ from tests.kits.log_builder import MINUTE, SECOND, Story, policy
 from tests.kits.pools import core
 
 from bailiff_core.protections import excluded_by
+from bailiff_core.records.facts import JobPaused, JobResumed
 
 RULES = {
     "ageing": {"ageing": {"evictions": 3, "boost": 30}},
@@ -56,3 +57,17 @@ def test_moving_a_job_starts_no_cooldown() -> None:
     story.yields("mine", after=SECOND)
     story.started("mine")
     assert gains(story) is None
+
+
+def test_who_asked_for_an_eviction_is_named_while_the_bridge_holds_the_job_for_its_pods() -> None:
+    story = Story()
+    story.node("n1")
+    story.runs("mine", gpus=8, cls="train")
+    story.actor = "alice"
+    story.evict("mine", reason="a new script")
+    story.actor = "bridge"
+    story.cycle(JobPaused(request=story.request(), job="mine", reason="its pods are not there", hold="workload"))
+    job = story.job("mine")
+    assert (job.requester, job.request_reason, job.pause_reason) == ("alice", "a new script", "its pods are not there")
+    story.cycle(JobResumed(request=story.request(), job="mine", hold="workload"))
+    assert (job.requester, job.request_reason, job.paused_seq) == ("alice", "a new script", None)

@@ -38,7 +38,8 @@ def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
     """A pending job is paused at once; a placed one is evicted by decision."""
     job = state.jobs[fact.job]
     hold_job(state, job, fact.reason, fact.hold)
-    note_requester(state, job, fact.reason)
+    if job.eviction is None or not fact.hold:  # of an eviction, who asked for it is told, not whose pods leave with it
+        note_requester(state, job, fact.reason)
     set_reservation(state, job, [])
     state.indices.touched[job.id] = None
     if job.phase == "pending":
@@ -55,8 +56,9 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     job = state.jobs[fact.job]
     job.holds.pop(fact.hold, None)
     job.paused_seq, job.pause_reason = next(iter(job.holds.values()), (None, ""))
-    job.resumed_seq, job.request_reason = state.seq, ""
-    job.requester, job.requester_verified = "", False
+    job.resumed_seq = state.seq
+    if job.eviction is None:
+        job.requester, job.requester_verified, job.request_reason = "", False, ""
     if not fact.keep_failed_starts:  # what kept it from starting may be mended
         if oversees(state.rules, _requester(state), job):  # what costs others is not for its owner to forget
             if job.start_failures:
