@@ -112,6 +112,24 @@ def test_a_job_that_refuses_to_start_costs_its_victim_one_eviction():
     assert story.job("low").evictions == 1
 
 
+@pytest.mark.parametrize(("ran", "evictions"), [(0, 1), (63 * SECOND, 1), (64 * SECOND, 3)])
+def test_a_job_that_fails_at_once_costs_its_victim_one_eviction_too(ran: int, evictions: int):
+    """It fails three times; one that has run longer than the longest back-off may have lost real work, and evicts again."""
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    story.submit("urgent", gpus=8, cls="interactive", max_failures=5)
+    for _ in range(3):
+        if story.state.selection is not None and any(each.NAME == "PreemptionDecided" for each in story.propose()):
+            preempt(story, "low")
+        if story.job("urgent").phase == "starting":
+            story.started("urgent")
+            story.ends("urgent", 127, after=ran)
+        if story.job("low").phase == "starting":
+            story.started("low")
+        back_off(story, "urgent")
+    assert (story.job("low").evictions, story.job("low").phase) == (evictions, "running")
+
+
 OF_ITS_OWNER = {
     "pause and resume": lambda story: (story.pause("urgent"), story.resume("urgent")),
     "another class": lambda story: story.cycle(

@@ -1,4 +1,7 @@
-"""Attempts that never started: they are counted, exclude the nodes that refused them, and cost each victim one eviction."""
+"""Attempts that never started: they are counted, and exclude the nodes that refused them.
+
+They cost each victim one eviction, and so do attempts that fail as soon as they run.
+"""
 
 from collections.abc import Iterable
 
@@ -34,8 +37,17 @@ def note_given_up(state: PoolState, job: Job) -> None:
     note_vain_victims(job)
 
 
+def note_run(state: PoolState, job: Job, outcome: str) -> None:
+    """The attempt has run. One that failed by itself before the longest back-off was over was of no use to what it evicted."""
+    assert job.last_start is not None
+    if outcome == "failed" and state.now - job.last_start < state.rules.restarts.max_backoff:
+        note_vain_victims(job)
+    else:
+        job.victims = job.victims_in_vain = ()
+
+
 def forget_failed_starts(job: Job) -> None:
-    """The job runs, or an operator says that what kept it from starting has changed. Nodes stay excluded."""
+    """An operator says that what kept it from running has changed. Nodes stay excluded."""
     job.start_failures, job.victims, job.victims_in_vain = 0, (), ()
 
 

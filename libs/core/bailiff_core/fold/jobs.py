@@ -14,7 +14,7 @@ from .dependencies import note_dependencies, settle_dependents
 from .displacements import forget_displacements
 from .elasticity import drop_reserved
 from .eviction_causes import GANG_FAILURE, INVOLUNTARY, MAX_EVICTION_TIMES, is_voluntary
-from .failed_starts import GIVEN_UP, forget_refusals, note_failed_start, note_given_up
+from .failed_starts import GIVEN_UP, forget_refusals, note_failed_start, note_given_up, note_run
 from .gang import note_stale
 from .log import hold_job, limit_grace, note_requester, remember
 from .open_jobs import note_open
@@ -140,8 +140,7 @@ def job_starting(state: PoolState, decision: decisions.JobStarting) -> None:
     if not any(task.state == "reserved" for task in job.tasks):
         job.reserved_until = None
         preemption = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
-        if preemption is not None:
-            job.victims = tuple(preemption.victims)
+        job.victims = tuple(preemption.victims) if preemption is not None else ()
         job.preemption = None
     note_stale(state, job)
     set_phase(state, job, "starting" if job.phase == "reserved" else job.phase)
@@ -197,7 +196,9 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     if decision.rule == NEVER_STARTED:
         note_failed_start(state, job, decision.refused_by)
     else:
-        if decision.cause in GIVEN_UP and job.last_start is None:
+        if job.last_start is not None:
+            note_run(state, job, decision.outcome)
+        elif decision.cause in GIVEN_UP:
             note_given_up(state, job)
         _count(job, decision.outcome, voluntary=voluntary)
     if decision.held:

@@ -6,7 +6,7 @@ from bailiff_core.records import facts
 from .allocation import changing, drop_reservation, phase_of, reindex, set_phase
 from .belief import note_start
 from .chosen_devices import move_to_chosen
-from .failed_starts import forget_failed_starts, note_vain_victims
+from .failed_starts import note_vain_victims
 from .gang import is_done, note_stale
 from .registry import folds
 from .snapshots import note_stored, note_unsaved
@@ -43,7 +43,7 @@ def task_started(state: PoolState, fact: facts.TaskStarted) -> None:
         job.not_before = grows_from(state, job)
     if job.first_wait is None:
         job.first_wait = state.now - job.submitted_at
-    forget_failed_starts(job)
+    job.start_failures = 0
     if job.phase == "starting":
         set_phase(state, job, "running")
     else:

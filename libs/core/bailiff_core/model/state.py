@@ -349,8 +349,8 @@ class Job:
         failed_dependency: The job among them that did not succeed.
         start_failures: How many of its attempts in a row did not start.
         refused_by: Nodes that did not start its tasks, and are excluded for it: in `excluded_nodes` of its demand.
-        victims: Victims of the preemption with which its attempt started, or grew, until it runs.
-        victims_in_vain: Victims of its attempts that did not start. It evicts none of them again until it has run.
+        victims: Victims of the preemption with which its attempt last started or grew.
+        victims_in_vain: Victims of its attempts that did not start, or failed at once. It evicts none again before it has run.
     """
 
     id: str
