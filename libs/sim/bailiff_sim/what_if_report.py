@@ -1,6 +1,6 @@
 """HTML report of `bailiff what-if`, one self-contained page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -44,7 +44,11 @@ def page(found: WhatIf, comparison: Mapping[str, Any]) -> str:
         _jobs(comparison["improved"]),
         "<h2>Worsened most</h2><p>More wait time and repeated work; simulated → other policy.</p>",
         *_rejected(comparison["rejected"]),
-        *([] if comparison["rejected"] and not comparison["worsened"] else [_jobs(comparison["worsened"])]),
+        *(
+            []
+            if comparison["rejected"] and not comparison["worsened"]
+            else [_jobs(comparison["worsened"], comparison["never_started"])]
+        ),
         "<h2>Assumptions</h2><ul>",
         *(f"<li>{escape(each)}</li>" for each in comparison["assumptions"]),
         "</ul>",
@@ -71,7 +75,7 @@ def _rejected(rejected: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"<p>{len(rejected)} rejected: {escape(names)}</p>"]
 
 
-def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
+def _jobs(jobs: Sequence[Mapping[str, Any]], never_started: Collection[str] = ()) -> str:
     if not jobs:
         return "<p>No jobs.</p>"
     rows = [
@@ -81,12 +85,16 @@ def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
             job["class"],
             f"{job['gpus']:g}",
             change_text(job["time_lost_hours"]),
-            " → ".join(hours_text(each) for each in job["waited_hours"]),
+            f"{hours_text(job['waited_hours'][0])} → {_waited(job, never_started)}",
             " → ".join(str(each) for each in job["evictions"]),
         ]
         for job in jobs
     ]
     return table(("job", "project", "class", "GPUs", "time lost", "wait time", "evictions"), rows)
+
+
+def _waited(job: Mapping[str, Any], never_started: Collection[str]) -> str:
+    return "not started" if job["job"] in never_started else hours_text(job["waited_hours"][1])
 
 
 def _three(of: Mapping[str, float]) -> str:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner
 
 from bailiff.cli import app
 from bailiff.client.errors import ExitCode
+from bailiff.tables.whatif import changed_jobs
 
 ROOT = Path(__file__).parents[3]
 SLURM = ROOT / "tests/slurm/recorded"
@@ -122,6 +124,17 @@ def test_what_if_says_first_what_the_other_policy_rejects(tmp_path: Path) -> Non
     assert (
         "--from and --to are for a log" in bailiff("what-if", "--file", tmp_path / "h", "--policy", small, "--from", "3").stderr
     )
+
+
+def test_what_if_shows_no_waiting_time_of_a_job_that_does_not_start() -> None:
+    """What it has waited at the end of the time that is simulated is no answer to when it starts."""
+    row = {"project": None, "class": "train", "gpus": 2, "time_lost_hours": 1, "waited_hours": [0, 2], "evictions": [0, 0]}
+    screen = Console(width=120)
+    with screen.capture() as shown:
+        screen.print(changed_jobs([{"job": "late", **row}, {"job": "slow", **row}], ["late"]))
+    _, late, slow = shown.get().splitlines()
+    assert "0 s → not started" in late
+    assert "0 s → 2.0 h" in slow
 
 
 def imported_with_limit(tmp_path: Path, limit: int, *more: object) -> Any:

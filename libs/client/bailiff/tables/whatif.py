@@ -1,5 +1,6 @@
 """Tables of `bailiff what-if`: differences, affected jobs, confidence and assumptions."""
 
+from collections.abc import Collection
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -28,7 +29,7 @@ def what_if_table(found: dict[str, Any]) -> RenderableType:
         if missing:
             parts.append(Text(f"  {missing} rejected: {plain(_names(found['rejected']))}"))
         if found[key] or not missing:
-            parts.append(_jobs(found[key]) if found[key] else Text("  none", "dim"))
+            parts.append(changed_jobs(found[key], found["never_started"]) if found[key] else Text("  none", "dim"))
         parts.append("")
     parts += [Text(found["confidence"]), "", Text("Assumptions:", "bold")]
     parts += [Text(f"  • {plain(sentence)}") for sentence in found["assumptions"]]
@@ -65,10 +66,12 @@ def _groups(groups: dict[str, Any]) -> RenderableType:
     return shown
 
 
-def _jobs(jobs: list[dict[str, Any]]) -> RenderableType:
+def changed_jobs(jobs: list[dict[str, Any]], never_started: Collection[str]) -> RenderableType:
+    """The jobs that change most; those of `never_started` do not start under the other policy."""
     shown = table("JOB", "PROJECT", "CLASS", "GPUS", "TIME", "WAITED", "EVICTIONS", right=("GPUS", "TIME", "WAITED", "EVICTIONS"))
     for job in jobs:
-        waited = " → ".join(_time(each) for each in job["waited_hours"])
+        before, after = map(_time, job["waited_hours"])
+        waited = f"{before} → {'not started' if job['job'] in never_started else after}"
         evictions = " → ".join(str(each) for each in job["evictions"])
         shown.add_row(
             plain(job["job"]),

@@ -46,7 +46,7 @@ export function SimulationResult({ pool, result, report, outdated }: { pool: str
       <Groups result={result} />
       <CannotRun pool={pool} result={result} />
       <ChangedJobs pool={pool} title="Most improved jobs" rows={result.improved} />
-      <ChangedJobs pool={pool} title="Most worsened jobs" rows={result.worsened} none={result.rejected.length + result.never_started.length > 0 ? "None of the jobs that ran in both simulations. Those that could not run are above." : "None."} />
+      <ChangedJobs pool={pool} title="Most worsened jobs" rows={result.worsened} neverStarted={result.never_started} none={result.rejected.length + result.never_started.length > 0 ? "None of the jobs that ran in both simulations. Those that could not run are above." : "None."} />
       <Card title="Assumptions">
         <ul class="stack assumptions">
           {result.assumptions.map((sentence) => (
@@ -154,7 +154,7 @@ function CannotRun({ pool, result }: { pool: string; result: Comparison }) {
   );
 }
 
-function ChangedJobs({ pool, title, rows, none = "None." }: { pool: string; title: string; rows: ChangedJob[]; none?: string }) {
+function ChangedJobs({ pool, title, rows, neverStarted = [], none = "None." }: { pool: string; title: string; rows: ChangedJob[]; neverStarted?: readonly string[]; none?: string }) {
   const two = ([before, after]: [number, number], show: (value: number) => string) => (show(before) === show(after) ? show(after) : `${show(before)} → ${show(after)}`);
   return (
     <Card title={title}>
@@ -167,7 +167,7 @@ function ChangedJobs({ pool, title, rows, none = "None." }: { pool: string; titl
             { head: "Job", cell: (row) => <><JobLink pool={pool} job={row.job} /> <span class="soft">{row.class}{row.project && `, ${row.project}`}</span></> },
             { head: "GPUs", right: true, cell: (row) => row.gpus },
             { head: "Time lost", right: true, cell: (row) => `${row.time_lost_hours > 0 ? "+" : ""}${hours(row.time_lost_hours)}` },
-            { head: "Wait time", cell: (row) => two(row.waited_hours, hours) },
+            { head: "Wait time", cell: (row) => (neverStarted.includes(row.job) ? `${hours(row.waited_hours[0])} → not started` : two(row.waited_hours, hours)) },
             { head: "Evictions", cell: (row) => two(row.evictions, String) },
             { head: "GPU-h lost", cell: (row) => two(row.gpu_hours_lost, gpuHours) },
           ]}
