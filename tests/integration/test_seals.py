@@ -82,6 +82,18 @@ async def test_each_seal_continues_the_previous_one_of_any_auditor(database: str
     assert [row["size"] for row in rows] == [seal.size for seal in chain.seals]
 
 
+async def test_a_restart_does_not_put_the_first_seal_off(database: str, tmp_path: Path) -> None:
+    """The log began more than `seal_seconds` ago: who waits for a proof has waited enough."""
+    log = Log()
+    log.wait(seconds=-10 * 365 * 86400)  # the broker's clock of the tests is ahead of the auditor's
+    log.append(WIRES[:50])
+    async with Auditor(log, database, tmp_path, **OFTEN).running() as auditor:
+        await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == 49)
+        assert not verified_seals(log).seals
+    async with Auditor(log, database, tmp_path, **OFTEN).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 50)
+
+
 async def test_a_seal_whose_auditor_died_before_storing_it_is_found_and_continued(database: str, tmp_path: Path) -> None:
     log = Log()
     log.append(WIRES[:200])

@@ -61,9 +61,14 @@ class Sealer:
         last = self._chain.last
         self._base = await tree_at(connection, position.id, last.size) if last is not None else Frontier()
         self._leaves = await leaves(connection, position.id, self._base.size, position.tree.size)
-        self._sealed_at = last.sealed_at if last is not None else self._clock_and_ids.wall()
+        self._sealed_at = last.sealed_at if last is not None else await self._begun_at(connection, position)
         self._metrics.sealed.labels(self._pool).set(self._base.size)
         self._ready = True
+
+    async def _begun_at(self, connection: Connection, position: Position) -> int:
+        """When the first record was appended, µs UTC: a restart must not put the first seal off."""
+        first = await connection.fetchval("SELECT appended_at FROM records WHERE pool = $1 ORDER BY seq LIMIT 1", position.id)
+        return self._clock_and_ids.wall() if first is None else int(first)
 
     def grown(self, more: list[bytes], size: int) -> None:
         """Cache leaves archived up to `size`. Beyond the cache limit they are read from the archive when needed."""
