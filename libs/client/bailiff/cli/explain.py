@@ -46,7 +46,7 @@ async def explain(
 ) -> None:
     """Explain why a job is pending or was preempted, by which job, and why it was chosen.
 
-    Every sentence cites its records (audit show SEQ). Everything is read from the log; no service is queried.
+    Sentences cite the records that they follow from (audit show SEQ); all is read from the log.
     """
     from bailiff.explain.question import answer, log_of
     from bailiff.tables.records import explained_block
