@@ -51,7 +51,7 @@ class ClaimsServer:
             self.log.append("open the gate")
         return found
 
-    async def patch_status(self, resource: Any, name: str, *_: Any) -> Object:
+    async def patch_status(self, resource: Any, name: str, *_: Any, **__: Any) -> Object:
         return self.objects[resource.kind, name]
 
     async def delete(self, resource: Any, name: str, *_: str, **__: Any) -> None:

@@ -103,7 +103,8 @@ def _about(question: str, reference: str, kubectl: Sequence[str], rest: Sequence
 def query_interface(kubectl: Sequence[str]) -> Iterator[None]:
     """Where nothing says where the log is: the query interface of the cluster, through a port that kubectl forwards meanwhile.
 
-    kubectl: its options that say which cluster.
+    Args:
+        kubectl: Its options that say which cluster.
     """
     if any(name in os.environ for name in WHERE) or any(word.partition("=")[0] in ("--kafka", "--settings") for word in sys.argv):
         yield

@@ -1,6 +1,7 @@
 """What a user changes in a workload while its job is in Bailiff: suspended, resumed, scaled, another priority class."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from bailiff_core.model.state import Job
 from bailiff_core.records.job_requests import PauseJob, ResumeJob, ScaleJob, SetPriorityClass
@@ -14,7 +15,7 @@ from .workloads.model import Pod, Workload
 
 SUSPENDED = "the workload is suspended in Kubernetes"
 ABSENT = "its controller has not made its pods again"
-HOLD = "kubernetes"
+HOLD: Final = "kubernetes"
 PENDING = ("waiting", "pending", "paused")
 
 
@@ -43,7 +44,7 @@ def _pause(workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[tuple[
         hold, seq, why = held  # the hold of a bridge of before is people's
         absent = why == ABSENT
         name = f"{job.id}/{'present' if absent else 'resume'}/{workload.generation}.{seq}"
-        yield name, ResumeJob(job=job.id, keep_failed_starts=absent, hold=hold)
+        yield name, ResumeJob(job=job.id, keep_failed_starts=absent, hold=HOLD if hold else "")
 
 
 def _class(pool: PoolView, rules: Rules, workload: Workload, job: Job) -> Iterator[tuple[str, RequestBody]]:

@@ -430,7 +430,7 @@ def test_a_running_job_that_grows_is_no_candidate_for_itself() -> None:
 def test_a_job_that_a_rule_distinguishes_is_not_counted_with_its_class() -> None:
     sketch, jobs = pool(3)
     sketch.state.policy = rules(protections={"cooldown": {"job": "5m"}})
-    jobs[0].last_eviction = jobs[0].last_start
+    jobs[0].eviction_times = [jobs[0].last_start]
     preemptor = sketch.job("preemptor", group(gpus=1), priority=75)
     jobs[0].last_start = sketch.state.now
     found = groups(index(sketch), preemptor)
@@ -450,7 +450,7 @@ def test_a_distinguished_job_of_which_nothing_is_left_to_evict_is_no_candidate()
     sketch, jobs = pool(2)
     preemptor = sketch.job("preemptor", group(gpus=1), priority=75)
     sketch.state.policy = rules(protections={"cooldown": {"job": "5m"}})
-    jobs[0].last_eviction, jobs[0].tasks[0].state = 0, "exited"
+    jobs[0].eviction_times, jobs[0].tasks[0].state = [0], "exited"
     found = groups(index(sketch), preemptor)
     assert (found.candidates, found.excluded, list(found.barred)) == (1, {}, [jobs[0].id])
 

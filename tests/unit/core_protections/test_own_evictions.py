@@ -66,8 +66,8 @@ def test_who_asked_for_an_eviction_is_named_while_the_bridge_holds_the_job_for_i
     story.actor = "alice"
     story.evict("mine", reason="a new script")
     story.actor = "bridge"
-    story.cycle(JobPaused(request=story.request(), job="mine", reason="its pods are not there", hold="workload"))
+    story.cycle(JobPaused(request=story.request(), job="mine", reason="its pods are not there", hold="kubernetes"))
     job = story.job("mine")
     assert (job.requester, job.request_reason, job.pause_reason) == ("alice", "a new script", "its pods are not there")
-    story.cycle(JobResumed(request=story.request(), job="mine", hold="workload"))
+    story.cycle(JobResumed(request=story.request(), job="mine", hold="kubernetes"))
     assert (job.requester, job.request_reason, job.paused_seq) == ("alice", "a new script", None)

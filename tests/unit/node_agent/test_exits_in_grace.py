@@ -66,7 +66,7 @@ def pod(tmp_path: Path, status: dict[str, Any]) -> Any:
     files = TaskFiles(tmp_path)
     files.write_order(order)
     parts: Any = SimpleNamespace(files=files, changed={}, lease=None, reaches_node=True)
-    return PodFollower(parts, order, None, None, lambda _: None)._exit_of({"metadata": {}, "status": status})
+    return PodFollower(parts, order, None, None, lambda _: None)._exit_of({"metadata": {}, "spec": {}, "status": status})
 
 
 @pytest.mark.parametrize(("code", "for_memory", "before"), ENDS)

@@ -29,7 +29,9 @@ class Node:
         self.files.write_running(Running(KEY, "u1", 1, ("GPU-1",), 7))
 
     def exit_with(self, status: dict[str, Any]) -> Exit:
-        return PodFollower(self._parts, ORDER, None, None, lambda _: None)._exit_of({"metadata": {}, "status": status})
+        return PodFollower(self._parts, ORDER, None, None, lambda _: None)._exit_of(
+            {"metadata": {}, "spec": {}, "status": status}
+        )
 
 
 @pytest.fixture

@@ -240,7 +240,10 @@ async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator
 async def cosignature_checks(client: Client, pool: str, named: Collection[str] = ()) -> AsyncIterator[Check]:
     """The newest position that each witness has cosigned, and what witnesses refuse. Only the end of the topic is read.
 
-    named: keys of those that are listed first, and missed.
+    Args:
+        client: Of the cluster.
+        pool: Whose log.
+        named: Keys of those that are listed first, and missed.
     """
     name, topic = f"witness {pool}", topics.COSIGNATURES.name
     try:

@@ -13,7 +13,11 @@ from bailiff_core.records.wire import Record
 
 
 class Line(NamedTuple):
-    """Requests that keep their order. sender: whose turn they take (`permissions.sender_name`)."""
+    """Requests that keep their order.
+
+    Attributes:
+        sender: Whose turn they take (`permissions.sender_name`).
+    """
 
     partition: str
     key: str
@@ -29,10 +33,11 @@ def goes_first(kind: type[RequestBody]) -> bool:
 
 @dataclass(slots=True)
 class RequestOrder:
-    """Follows the signed requests of a log. _cut: partitions that ended before their position, whose places are given again."""
+    """Follows the signed requests of a log."""
 
     _newest: dict[Line, int] = field(default_factory=dict)
     _cut: set[str] = field(default_factory=set)
+    """Partitions that ended before their position, whose places are given again."""
 
     def follow(self, record: Record) -> None:
         """The next record of the log, as far as it says where the places of requests begin again."""

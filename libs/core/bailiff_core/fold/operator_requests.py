@@ -38,7 +38,7 @@ def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
     """A pending job is paused at once; a placed one is evicted by decision."""
     job = state.jobs[fact.job]
     hold_job(state, job, fact.reason, fact.hold)
-    if job.eviction is None or not fact.hold:  # of an eviction, who asked for it is told, not whose pods leave with it
+    if job.eviction is None or not fact.hold:  # an eviction keeps its requester when its pods leave
         note_requester(state, job, fact.reason)
     set_reservation(state, job, [])
     state.indices.touched[job.id] = None

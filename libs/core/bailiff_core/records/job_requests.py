@@ -1,6 +1,6 @@
 """Requests about jobs, and the record that each leads to."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import orjson
 from pydantic import Field
@@ -75,10 +75,8 @@ Within = Annotated[
 
 
 Hold = Annotated[
-    str,
-    Field(
-        max_length=64, description="Whose pause it is, as a service's; a job is paused until nobody holds it. Omitted: people's."
-    ),
+    Literal["", "kubernetes"],
+    Field(description="Whose pause it is: the Kubernetes bridge's, or people's. A job is paused until nobody holds it."),
 ]
 KeepFailedStarts = Annotated[
     bool,

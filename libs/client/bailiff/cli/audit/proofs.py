@@ -12,7 +12,6 @@ from bailiff.cli.log_source import FromArchive, FromFile, Trust, source_of
 from bailiff.cli.session import LOCAL, Session, command
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import count_text
-from bailiff_core.records.wire import time_text
 
 
 @command("audit seals")
@@ -50,6 +49,7 @@ async def prove(
     from bailiff.audit import proofs
     from bailiff.audit.verify import chain_of
     from bailiff.client.safe_write import write
+    from bailiff_core.records.wire import time_text
 
     async with source_of(session, file, archive) as source:
         chain, _ = chain_of(source)

@@ -271,7 +271,7 @@ def job_note(state: PoolState, job: Job) -> str:
     if job.phase == "reserved":
         plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
         return f"waiting for {', '.join(plan.victims[:3])}" if plan and plan.victims else "waiting for reserved resources"
-    if job.phase == "pending" and job.not_before > state.now:
+    if job.phase == "pending" and job.not_before:
         failed = f"failed {count_text(job.failures, 'time')}, " if job.failures else ""
         return f"{failed}not started again before {time_text(job.not_before)[11:19]}"
     if job.phase == "pending" and any(request.job == job.id for request in (state.selection.requests if state.selection else [])):
