@@ -341,6 +341,8 @@ async def test_an_agent_that_died_before_the_supervisor_began_has_lost_the_task(
 async def test_what_an_agent_left_half_made_or_half_removed_is_cleared_away(agent: ProcessRuntime, tmp_path: Path) -> None:
     (tmp_path / "state" / "unfinished" / "a-1-0-12345678").mkdir()
     assert await agent.adopt() == []
+    assert agent.clearing is not None
+    await agent.clearing
     assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
 
 
