@@ -1,7 +1,9 @@
 """One recorded story: every surface shows the same figures of a job, a node, a project and a decision."""
 
+import contextlib
 import io
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,24 @@ def _span(story: Story) -> dict[str, str | None]:
     return {"from": moment(decode(story.wires[0]).time), "to": moment(story.time + SECOND)}
 
 
+@contextlib.asynccontextmanager
+async def archived(database: str, folder: Path, story: Story) -> AsyncIterator[Api]:
+    """The query interface, once the story is in the archive and sampled."""
+    log = Log()
+    log.append(story.wires)
+    async with (
+        Auditor(log, database, folder, usage_seconds=1).running() as auditor,
+        Api(database, state_dir=folder).running() as api,
+    ):
+
+        async def is_archived() -> bool:
+            answer = await api.http.get("/v1/pools/pool-a")
+            return answer.status_code == 200 and answer.json()["allocations_seq"] == len(story.wires) - 1
+
+        await auditor.until("all is archived and sampled", is_archived)
+        yield api
+
+
 async def test_all_surfaces_agree(story: Story, database: str, tmp_path: Path) -> None:
     before = _running()
     foreseen, sentences = predict(before.state, URGENT, before.time)
@@ -90,18 +110,8 @@ async def test_all_surfaces_agree(story: Story, database: str, tmp_path: Path) -
     client, machine = convert.job_status(rows["train-1"], "pool-a", ()), convert.node(node)
     red = next(row for row in project_rows(state) if row["project"] == "red")
     live_red = live_project(red, below(state.rules, "red"), cache)
-    live, log = live_job(state, state.jobs["train-1"], cache), Log()
-    log.append(story.wires)
-    async with (
-        Auditor(log, database, tmp_path, usage_seconds=1).running() as auditor,
-        Api(database, state_dir=tmp_path).running() as api,
-    ):
-
-        async def archived() -> bool:
-            answer = await api.http.get("/v1/pools/pool-a")
-            return answer.status_code == 200 and answer.json()["allocations_seq"] == len(story.wires) - 1
-
-        await auditor.until("all is archived and sampled", archived)
+    live = live_job(state, state.jobs["train-1"], cache)
+    async with archived(database, tmp_path, story) as api:
         whole = await api.get("/pools/pool-a/jobs/train-1")
         archived_node, archived_mig = (await api.get("/pools/pool-a/nodes"))["items"]
         (eviction,) = (await api.get("/pools/pool-a/evictions"))["items"]
@@ -170,22 +180,12 @@ async def test_work_lost_to_preemption_is_one_figure_whatever_else_ended_attempt
     story.time += 10 * MINUTE
     story.evict("train-1", after=0)
     story.yields("train-1", after=0)
-    state, cache, log = PoolState(), ViewCache(), Log()
+    state, cache = PoolState(), ViewCache()
     for record in map(decode, story.wires):
         apply(state, record)
         cache.take(record, state)
     projects = {row["project"]: live_project(row, below(state.rules, row["project"]), cache) for row in project_rows(state)}
-    log.append(story.wires)
-    async with (
-        Auditor(log, database, tmp_path, usage_seconds=1).running() as auditor,
-        Api(database, state_dir=tmp_path).running() as api,
-    ):
-
-        async def archived() -> bool:
-            answer = await api.http.get("/v1/pools/pool-a")
-            return answer.status_code == 200 and answer.json()["allocations_seq"] == len(story.wires) - 1
-
-        await auditor.until("all is archived and sampled", archived)
+    async with archived(database, tmp_path, story) as api:
         accounting = (await api.get("/pools/pool-a/accounting", by="project", **_span(story)))["rows"]
         overview = await api.get("/pools/pool-a/overview", **_span(story))
     (red,) = (row for row in accounting if row["project"] == "red")
