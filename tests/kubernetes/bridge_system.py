@@ -15,6 +15,7 @@ from bailiff_core.model.state import Job, Node
 from bailiff_core.placement.cluster_resources import usable_devices
 from bailiff_devstack.ports import free_port
 from bailiff_kubernetes import names
+from bailiff_kubernetes.resources import is_gated
 from bailiff_log.keys import existing_or_new_key, key_id
 
 POOL, KUBELET_POOL, GANG_POOL = "pool-k", "pool-kubelet", "pool-kubelets"
@@ -285,11 +286,6 @@ class Users:
 def clear_gpus(node: Node) -> int:
     """How many GPUs of the node a job could use now, or once others have ended."""
     return usable_devices(node).bit_count() if node.schedulable else 0
-
-
-def is_gated(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod has Bailiff's gate."""
-    return any(gate["name"] == names.GATE for gate in pod["spec"].get("schedulingGates") or [])
 
 
 def all_running(count: int) -> Callable[[list[dict[str, Any]]], bool]:

@@ -11,8 +11,8 @@ import contextlib
 import sys
 
 from bailiff_kubernetes import Api, Conflict, Invalid, NotFound, Object
-from bailiff_kubernetes.names import FINALIZER, GATE, PLACED
-from bailiff_kubernetes.resources import JOBS, PODS, condition_of, uid_of
+from bailiff_kubernetes.names import FINALIZER, PLACED
+from bailiff_kubernetes.resources import JOBS, PODS, condition_of, is_gated, uid_of
 
 ATTEMPTS = 5
 
@@ -37,16 +37,12 @@ async def remove_conditions(api: Api) -> int:
 
 async def remove_nominations(api: Api) -> int:
     """Take the nominated node off every pod that waits in Bailiff's gate. Returns the number of pods."""
-    found = [pod for pod in (await api.list(PODS)).items if _is_gated(pod) and pod.get("status", {}).get("nominatedNodeName")]
+    found = [pod for pod in (await api.list(PODS)).items if is_gated(pod) and pod.get("status", {}).get("nominatedNodeName")]
     for pod in found:
         with contextlib.suppress(NotFound):
             name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
             await api.patch_status(PODS, name, {"nominatedNodeName": None}, namespace, uid_of(pod))
     return len(found)
-
-
-def _is_gated(pod: Object) -> bool:
-    return any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates") or [])
 
 
 async def _remove_finalizer(api: Api, namespace: str, name: str, finalizers: list[str]) -> None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from .names import GATE
+
 Object = dict[str, Any]
 
 
@@ -78,6 +80,11 @@ def controller_of(item: Object) -> Object | None:
     """The owner reference of what controls the object."""
     owners: list[Object] = item["metadata"].get("ownerReferences") or []
     return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def is_gated(pod: Object) -> bool:
+    """Whether the pod waits in Bailiff's gate."""
+    return any(gate.get("name") == GATE for gate in (pod.get("spec") or {}).get("schedulingGates") or ())
 
 
 def condition_of(item: Object, kind: str) -> Object | None:

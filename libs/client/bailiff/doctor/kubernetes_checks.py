@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bailiff_core.humanize import count_text, first_names
 from bailiff_kubernetes import Api, ApiError, NotFound, names
-from bailiff_kubernetes.resources import JOBS, LEASES, PODS, PYTORCH_JOBS, RAY_JOBS, Object, Resource, condition_of
+from bailiff_kubernetes.resources import JOBS, LEASES, PODS, PYTORCH_JOBS, RAY_JOBS, Object, Resource, condition_of, is_gated
 
 from .finding import Check, finding
 
@@ -118,9 +118,8 @@ def _has_ended(item: Object) -> bool:
 
 
 def _runs_outside(pod: Object) -> bool:
-    gates = [gate["name"] for gate in pod["spec"].get("schedulingGates") or []]
     is_active = (pod.get("status") or {}).get("phase") in ("Pending", "Running")
-    return is_active and names.GATE not in gates and names.TASK_HASH not in (pod["metadata"].get("labels") or {})
+    return is_active and not is_gated(pod) and names.TASK_HASH not in (pod["metadata"].get("labels") or {})
 
 
 def _name(item: Object) -> str:
