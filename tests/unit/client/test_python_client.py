@@ -288,7 +288,8 @@ async def test_waiting_raises_for_a_job_that_did_not_succeed(log_writer: LogWrit
     async with aio.connect() as b:
         job = await b.submit("false", name="bad", max_failures=0)
         log_writer.start("bad")
-        written = "".join(f"step {number}\n" for number in range(100)) + "x" * 10_000 + "\nCUDA out of memory"
+        written = "".join(f"step {number}\n" for number in range(100)) + "x" * 10_000
+        written += "\n\x1b[31mCUDA out of memory\x1b[0m"  # in an error, without its colour: cut, it would colour what follows
         headers = {"ce_job": "bad", "ce_attempt": "1", "ce_task": "0", "ce_node": "n", "ce_offset": "0"}
         wire = tuple((name, value.encode()) for name, value in headers.items())
         log_writer.cluster.store(topics.JOB_LOGS.name, 0, b"bad", wire, written.encode())

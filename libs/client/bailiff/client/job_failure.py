@@ -7,6 +7,8 @@ from collections import deque
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from bailiff.render.plain_text import harmless_output
+
 from .errors import ClientError, JobFailed
 from .job_output import OutputFilter, lines
 
@@ -41,7 +43,8 @@ async def last_lines(client: Client, pool: str, job: Job) -> tuple[str, ...]:
         async with asyncio.timeout(LAST_LINES_WITHIN_S):
             async with aclosing(lines(client, OutputFilter(pool, job.id, attempt=job.attempt), is_over)) as found:
                 async for line in found:
-                    last.append(line.text if len(line.text) <= LONGEST_LAST_LINE else f"{line.text[:LONGEST_LAST_LINE]}…")
+                    text = harmless_output(line.text, colours=False)  # a colour that is cut would colour what follows
+                    last.append(text if len(text) <= LONGEST_LAST_LINE else f"{text[:LONGEST_LAST_LINE]}…")
     except (ClientError, TimeoutError):
         return ()
     return tuple(last)
