@@ -117,14 +117,16 @@ class Story:
         check: Callable[[PoolState], None] | None = None,
         partition: int = 0,
         credentials: Credentials | None = None,
+        checked: set[str] | None = None,
     ) -> None:
-        """check: called with the state after every cycle. credentials: of a writer that signs the log.
+        """check: called with the state after every cycle. credentials: of a writer that signs the log. checked: hashes of logs
+        after which it was called already, for stories that begin alike.
 
         `actor` sends its requests, as an access list has verified; empty: nobody does.
         """
         self.credentials = credentials
         self.state = PoolState()
-        self.check = check
+        self.check, self.checked = check, set() if checked is None else checked
         self.head = ChainHead(pool)
         self.records: list[Record] = []
         self.wires: list[Wire] = []
@@ -172,8 +174,9 @@ class Story:
             raise Cut(cut)
         close_cycle(state)
         self._keep(*drafts)
-        if self.check is not None:
+        if self.check is not None and self.head.hash not in self.checked:
             self.check(state)
+            self.checked.add(self.head.hash)
         return self.last_decisions
 
     def restart(self, after: int = 0, logic: int = LOGIC) -> list[Decision]:

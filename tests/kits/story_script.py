@@ -74,10 +74,11 @@ def stories(text: str) -> Callable[[str], None]:
     told = _parsed(text)
     macros = {title.removeprefix("given "): body for title, body in told.items() if title.startswith("given ")}
     titles = [title for title in told if not title.startswith("given ")]
+    checked: set[str] = set()
 
     @pytest.mark.parametrize("sentence", titles)
     def test(sentence: str) -> None:
-        Script(macros).play(told[sentence])
+        Script(macros, checked).play(told[sentence])
 
     return test
 
@@ -106,8 +107,9 @@ def value(text: str) -> Any:
 class Script:
     """A story that commands tell."""
 
-    def __init__(self, macros: dict[str, list[str]]) -> None:
-        self.macros = macros
+    def __init__(self, macros: dict[str, list[str]], checked: set[str]) -> None:
+        """checked: logs after which the invariants were checked already, of stories that begin as this one."""
+        self.macros, self.checked = macros, checked
         self.story: Story | None = None
 
     def play(self, commands: list[str]) -> None:
@@ -129,7 +131,7 @@ class Script:
             return
         if self.story is None:
             rules = policy(**yaml.safe_load(rest)) if verb == "rules" else policy()
-            self.story = Story(rules, check=check_pool)
+            self.story = Story(rules, check=check_pool, checked=self.checked)
             if verb == "rules":
                 return
         if verb == "=>":
