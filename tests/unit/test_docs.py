@@ -10,7 +10,7 @@ import re
 import shlex
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -101,7 +101,11 @@ NOT_OURS = ALERTS | {
 SETTINGS, POLICY = "docs/reference/settings.md", "docs/reference/policy.md"
 KAFKA, REQUESTS, REJECTIONS = "docs/reference/kafka.md", "docs/reference/requests.md", "docs/reference/rejections.md"
 
-page = pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
+
+def on_pages(faults: Callable[[Path, str], Iterable[object]]) -> dict[str, list[object]]:
+    """What a rule, which gets a page and its text, finds on each page."""
+    found = {str(path.relative_to(ROOT)): [*faults(path, path.read_text(encoding="utf-8"))] for path in PAGES}
+    return {name: each for name, each in found.items() if each}
 
 
 def read(name: str) -> str:
@@ -136,9 +140,9 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def without_elsewhere(path: Path) -> str:
+def without_elsewhere(path: Path, text: str) -> str:
     """A page without other systems' words: the glossary has them in one section, and in the last column of its tables."""
-    text = re.sub(r"^## Words side by side\n.*?(?=^## )", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^## Words side by side\n.*?(?=^## )", "", text, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"^(\|.*\|)[^|]*\|$", r"\1", text, flags=re.MULTILINE) if path.name.startswith("glossary") else text
 
 
@@ -156,10 +160,12 @@ def root_command() -> Any:
 # --- names
 
 
-@page
-def test_relative_links_resolve(path: Path) -> None:
-    links = re.findall(r"\]\(([^)\s]+)\)", without_fences(path.read_text(encoding="utf-8")))
-    assert not [link for link in links if not re.match(r"[a-z]+:", link) and not leads_somewhere(path, link)]
+def test_relative_links_resolve() -> None:
+    def faults(path: Path, text: str) -> list[str]:
+        links = re.findall(r"\]\(([^)\s]+)\)", without_fences(text))
+        return [link for link in links if not re.match(r"[a-z]+:", link) and not leads_somewhere(path, link)]
+
+    assert on_pages(faults) == {}
 
 
 def leads_somewhere(path: Path, link: str) -> bool:
@@ -168,44 +174,42 @@ def leads_somewhere(path: Path, link: str) -> bool:
     return target.exists() and (not anchor or anchor in anchors(target))
 
 
-@page
-def test_make_targets_exist(path: Path) -> None:
+def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
-    named = {name for text in code(path.read_text(encoding="utf-8")) for name in re.findall(r"(?:^|\s)make ([a-z][a-z-]*)", text)}
-    assert named <= targets
+    named = r"(?:^|\s)make ([a-z][a-z-]*)"
+    assert on_pages(lambda _, text: {name for part in code(text) for name in re.findall(named, part)} - targets) == {}
 
 
-@page
-def test_variables_exist(path: Path) -> None:
+def test_variables_exist() -> None:
     deploy = [
         read("docker-compose.yml"),
         read("tests/kits/system.py"),
         read("tests/nvml/library.py"),
         *(file.read_text(encoding="utf-8") for file in (ROOT / "deploy").rglob("*.yml")),
     ]
-    others = in_sources(r"\bBAILIFF_[A-Z_]+\b").union(*(re.findall(r"\bBAILIFF_[A-Z_]+\b", text) for text in deploy))
-    named = set(re.findall(r"\bBAILIFF_[A-Z0-9_]+\b", path.read_text(encoding="utf-8")))
-    assert named <= variables().keys() | others
+    known = in_sources(r"\bBAILIFF_[A-Z_]+\b").union(variables(), *(re.findall(r"\bBAILIFF_[A-Z_]+\b", text) for text in deploy))
+    assert on_pages(lambda _, text: set(re.findall(r"\bBAILIFF_[A-Z0-9_]+\b", text)) - known) == {}
 
 
-@page
-def test_types_topics_and_metrics_exist(path: Path) -> None:
-    text = without_elsewhere(path)
-    python = {content for language, content in fences(text) if language == "python"}
-    for content in python:
-        text = text.replace(content, "")
-    classes = in_sources(r"(?m)^class (\w+)")
+def test_types_topics_and_metrics_exist() -> None:
     messages = {name.split(".")[1] for name in MESSAGE_TYPES}
     literals = in_sources(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"')
-    named = set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text))
-    if path.name not in {"comparison.md", "migrate-kubernetes.md"}:  # the pages that are about other systems' words
-        assert named <= {kind.NAME for kind in AUDIT_TYPES.values()} | messages | classes | literals | NOT_OURS
-    python_names = {f"bailiff.{name}" for name in bailiff.__all__}
-    topics = set(re.findall(r"`(bailiff\.[a-z][a-z-]+)`", text)) - python_names
-    assert topics <= TOPICS.keys()
-    known = {*SERIES, *(metric.name for metric in METRICS if metric.kind == "histogram")}
+    types = {kind.NAME for kind in AUDIT_TYPES.values()} | messages | in_sources(r"(?m)^class (\w+)") | literals | NOT_OURS
+    topics = TOPICS.keys() | {f"bailiff.{name}" for name in bailiff.__all__}
     packages = {path.name for folder in ("libs", "services") for path in (ROOT / folder).glob("*/bailiff*")}
-    assert set(re.findall(r"\bbailiff_[a-z_]+\b", text)) <= known | packages | {"bailiff_dead_letter", "bailiff_log"}
+    histograms = {metric.name for metric in METRICS if metric.kind == "histogram"}
+    metrics = histograms | packages | {*SERIES, "bailiff_dead_letter", "bailiff_log"}
+
+    def faults(path: Path, text: str) -> Iterator[str]:
+        text = without_elsewhere(path, text)
+        for content in {content for language, content in fences(text) if language == "python"}:
+            text = text.replace(content, "")
+        if path.name not in {"comparison.md", "migrate-kubernetes.md"}:  # the pages that are about other systems' words
+            yield from set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text)) - types
+        yield from set(re.findall(r"`(bailiff\.[a-z][a-z-]+)`", text)) - topics
+        yield from set(re.findall(r"\bbailiff_[a-z_]+\b", text)) - metrics
+
+    assert on_pages(faults) == {}
 
 
 @cache
@@ -217,51 +221,57 @@ def distributions() -> set[str]:
     }
 
 
-@page
-def test_what_pip_installs_is_a_folder_here_or_a_name_of_ours(path: Path) -> None:
+def test_what_pip_installs_is_a_folder_here_or_a_name_of_ours() -> None:
     """On the package index `bailiff` and `libs` are other people's programs."""
-    for line in re.findall(r"pip3? install ([^`\n]*?)(?:`|\n|   )", path.read_text(encoding="utf-8")):
-        names = [each.partition("[")[0] for each in shlex.split(line) if not each.startswith("-") and each != "wheels"]
-        for name in names:
-            assert (ROOT / name / "pyproject.toml").exists() if name.startswith("./") else name in distributions()
+
+    def faults(_: Path, text: str) -> Iterator[str]:
+        for line in re.findall(r"pip3? install ([^`\n]*?)(?:`|\n|   )", text):
+            names = [each.partition("[")[0] for each in shlex.split(line) if not each.startswith("-") and each != "wheels"]
+            for name in names:
+                if not ((ROOT / name / "pyproject.toml").exists() if name.startswith("./") else name in distributions()):
+                    yield name
+
+    assert on_pages(faults) == {}
 
 
-@page
-def test_full_type_names_exist(path: Path) -> None:
-    named = set(re.findall(r"\bbailiff\.(?:audit\.)?[A-Z]\w+\.v\d+\b", path.read_text(encoding="utf-8")))
-    assert named <= AUDIT_TYPES.keys() | MESSAGE_TYPES.keys()
+def test_full_type_names_exist() -> None:
+    named, known = r"\bbailiff\.(?:audit\.)?[A-Z]\w+\.v\d+\b", AUDIT_TYPES.keys() | MESSAGE_TYPES.keys()
+    assert on_pages(lambda _, text: set(re.findall(named, text)) - known) == {}
 
 
-@page
-def test_no_path_of_one_machine(path: Path) -> None:
-    assert not re.findall(r"/work/|/root/|/home/\w+|pypi\.|maven\.org", path.read_text(encoding="utf-8"))
+def test_no_path_of_one_machine() -> None:
+    assert on_pages(lambda _, text: re.findall(r"/work/|/root/|/home/\w+|pypi\.|maven\.org", text)) == {}
 
 
-@page
-def test_commands_exist(path: Path) -> None:
-    root = root_command()
-    for text in code(path.read_text(encoding="utf-8")):
-        for first, second in re.findall(COMMAND + r"([a-z][a-z-]*)(?: ([a-z][a-z-]*)\b)?", text):
-            assert first in root.commands, f"there is no `bailiff {first}`"
-            inner = getattr(root.commands[first], "commands", None)
-            if inner is not None and second:
-                assert second in inner, f"there is no `bailiff {first} {second}`"
+def test_commands_exist() -> None:
+    commands = root_command().commands
+
+    def faults(_: Path, text: str) -> Iterator[str]:
+        for first, second in re.findall(COMMAND + r"([a-z][a-z-]*)(?: ([a-z][a-z-]*)\b)?", "\n".join(code(text))):
+            inner = getattr(commands.get(first), "commands", None)
+            if first not in commands or (inner is not None and second and second not in inner):
+                yield f"bailiff {first} {second}"
+
+    assert on_pages(faults) == {}
 
 
-@page
-def test_lines_of_commands_can_be_typed_as_they_stand(path: Path) -> None:
+def test_lines_of_commands_can_be_typed_as_they_stand() -> None:
     """Options and arguments included; what stands for a number is one, and ``$(…)`` is a word."""
-    for line in typed_lines(path.read_text(encoding="utf-8")):
-        words = re.split(r" (?:\||>>?|&&|;|&|2>&1)(?: |$)", re.sub(r"\$\([^)]*\)", "word", line))[0].removesuffix(";")
-        _, *arguments = shlex.split(re.sub(r"\b(?:N|SEQ|EPOCH)\b", "1", words), comments=True)
-        name, leaf = "bailiff", root_command()
-        while arguments and arguments[0] in getattr(leaf, "commands", {}):
-            name, leaf = f"{name} {arguments[0]}", leaf.commands[arguments.pop(0)]
-        if not hasattr(leaf, "commands"):
-            try:
-                leaf.make_context(name, arguments)
-            except typer.exceptions.TyperException as problem:
-                pytest.fail(f"{line}: {problem}")
+
+    def faults(_: Path, text: str) -> Iterator[str]:
+        for line in typed_lines(text):
+            words = re.split(r" (?:\||>>?|&&|;|&|2>&1)(?: |$)", re.sub(r"\$\([^)]*\)", "word", line))[0].removesuffix(";")
+            _, *arguments = shlex.split(re.sub(r"\b(?:N|SEQ|EPOCH)\b", "1", words), comments=True)
+            name, leaf = "bailiff", root_command()
+            while arguments and arguments[0] in getattr(leaf, "commands", {}):
+                name, leaf = f"{name} {arguments[0]}", leaf.commands[arguments.pop(0)]
+            if not hasattr(leaf, "commands"):
+                try:
+                    leaf.make_context(name, arguments)
+                except typer.exceptions.TyperException as problem:
+                    yield f"{line}: {problem}"
+
+    assert on_pages(faults) == {}
 
 
 def test_no_two_command_lines_that_people_may_type_one_after_the_other_submit_the_same_name() -> None:
@@ -539,8 +549,10 @@ def test_the_job_file_is_a_job() -> None:
     ((_, text),) = fences(section(read("docs/reference/job-file.md"), "Example"))
     document = {name.replace("-", "_"): value for name, value in yaml.safe_load(text).items()}
     job = job_from(document)
-    assert job.demand.tasks[0].gpu_milli == 4000
-    assert job.demand.max_failures == 3
+    demand = job.demand
+    assert (demand.tasks[0].gpu_milli, demand.max_failures, demand.min_tasks) == (4000, 3, 4)
+    assert demand.topology is not None
+    assert demand.topology.required == "zone"
 
 
 def test_the_readme_shows_snippets_of_the_interface() -> None:
@@ -621,13 +633,17 @@ def test_the_snippets_shown_are_those_that_are_run() -> None:
         assert snippet.read_text().strip() in shown, f"{KAFKA} shows another text than {snippet.name}"
 
 
-@page
-def test_examples_in_python_and_yaml_can_be_read(path: Path) -> None:
-    for language, text in fences(path.read_text(encoding="utf-8")):
-        if language == "python":
-            ast.parse(text)
-        elif language == "yaml":
-            yaml.safe_load(text)
+def test_examples_in_python_and_yaml_can_be_read() -> None:
+    readers: dict[str, Callable[[str], object]] = {"python": ast.parse, "yaml": yaml.safe_load}
+
+    def faults(_: Path, text: str) -> Iterator[str]:
+        for language, example in fences(text):
+            try:
+                readers.get(language, str)(example)
+            except (SyntaxError, yaml.YAMLError) as problem:
+                yield f"{problem}: {example}"
+
+    assert on_pages(faults) == {}
 
 
 # --- what exists is in the documentation
@@ -705,9 +721,9 @@ def test_the_glossary_has_every_record_field_of_the_policy_and_command() -> None
 # --- what is written on command lines
 
 
-def command_lines(path: Path) -> Iterator[list[str]]:
+def command_lines(page: str) -> Iterator[list[str]]:
     """The words of each `bailiff …` command line of a page, up to what is not its own."""
-    for text in code(path.read_text(encoding="utf-8")):
+    for text in code(page):
         for line in text.replace("\\\n", " ").splitlines():
             found = re.search(COMMAND + r"([a-z][^|;]*)", line)
             if found is None:
@@ -718,21 +734,20 @@ def command_lines(path: Path) -> Iterator[list[str]]:
                 continue
 
 
-@page
-def test_options_on_command_lines_exist(path: Path) -> None:
-    root = root_command()
-    for words in command_lines(path):
-        if words[0] not in root.commands:
-            continue
-        each, rest = root.commands[words[0]], words[1:]
-        if hasattr(each, "commands"):
-            if not rest or rest[0] not in each.commands:
+def test_options_on_command_lines_exist() -> None:
+    def faults(_: Path, text: str) -> Iterator[str]:
+        for words in command_lines(text):
+            each, rest = root_command(), words
+            while rest and rest[0] in getattr(each, "commands", {}):
+                each, rest = each.commands[rest[0]], rest[1:]
+            if hasattr(each, "commands"):
                 continue
-            each, rest = each.commands[rest[0]], rest[1:]
-        known = {"--help", "-h", *(option for one in each.params for option in (*one.opts, *one.secondary_opts))}
-        own = rest[: rest.index("--")] if "--" in rest else rest
-        named = {word.partition("=")[0].rstrip(",:.") for word in own if re.match(r"--?[a-zA-Z]", word)}
-        assert named <= known, f"bailiff {' '.join(words)}"
+            known = {"--help", "-h", *(option for one in each.params for option in (*one.opts, *one.secondary_opts))}
+            own = rest[: rest.index("--")] if "--" in rest else rest
+            if {word.partition("=")[0].rstrip(",:.") for word in own if re.match(r"--?[a-zA-Z]", word)} - known:
+                yield f"bailiff {' '.join(words)}"
+
+    assert on_pages(faults) == {}
 
 
 # --- the form of the documentation

@@ -3,17 +3,15 @@
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer.main
 import yaml
 from tests.kits.pages import rows
 
 from bailiff.cli import app
-from bailiff.client.job_parser import GROUP_FIELDS, JOB_FIELDS, job_from
+from bailiff.client.job_parser import GROUP_FIELDS, JOB_FIELDS
 from bailiff.notify.notifier import FIELDS, NotifyFile
 from bailiff.render.events import EventRow
 from bailiff.render.record_text.event_words import WORDS
@@ -50,29 +48,12 @@ def test_every_command_is_in_the_glossary_and_in_the_reference() -> None:
     assert known <= listed["glossary-cli.md"]
 
 
-@cache
-def options() -> set[str]:
-    """The options of all commands."""
+def test_every_option_that_a_page_names_exists() -> None:
     parameters = [parameter for command in _all(typer.main.get_command(app)) for parameter in command.params]
-    return {"--help", *(option for each in parameters for option in (*each.opts, *each.secondary_opts))}
-
-
-@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: str(path.relative_to(DOCS)))
-def test_every_option_that_a_page_names_exists(path: Path) -> None:
-    named = set(re.findall(r"`(--[a-z][a-z-]+)", path.read_text(encoding="utf-8")))
-    assert path.name in OTHER_SYSTEMS or named - options() - NOT_OURS == set()
-
-
-def test_options_named_to_users_of_other_systems_exist() -> None:
-    text = page("concepts/comparison.md")
-    root: Any = typer.main.get_command(app)
-    for line in re.findall(r"`bailiff ([^`]+)`", text):
-        name, *words = line.partition(" -- ")[0].split()
-        command = root.commands[name]
-        if hasattr(command, "commands"):
-            command = command.commands[words[0]]
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        assert {word for word in words if word.startswith("-")} <= known, line
+    known = {"--help", *NOT_OURS, *(option for each in parameters for option in (*each.opts, *each.secondary_opts))}
+    for path in DOCS.rglob("*.md"):
+        named = set(re.findall(r"`(--[a-z][a-z-]+)", path.read_text(encoding="utf-8")))
+        assert path.name in OTHER_SYSTEMS or named <= known, path
 
 
 def _all(group: Any) -> Iterator[Any]:
@@ -85,12 +66,6 @@ def test_every_field_of_a_job_file_is_in_the_table() -> None:
         name for row in rows(section(page("reference/job-file.md"), "Fields")) for name in re.findall(r"`([a-z_]+)`", row[0])
     }
     assert listed == {*JOB_FIELDS, *GROUP_FIELDS, "groups", "sim_run_for"}
-
-
-def test_the_job_file_example_is_valid() -> None:
-    (text,) = re.findall(r"```yaml\n(.*?)```", section(page("reference/job-file.md"), "Example"), re.DOTALL)
-    demand = job_from({name.replace("-", "_"): value for name, value in yaml.safe_load(text).items()}).demand
-    assert (demand.project, demand.min_tasks, demand.topology and demand.topology.required) == ("vision", 4, "zone")
 
 
 def test_every_event_is_in_the_table() -> None:
