@@ -281,7 +281,7 @@ EvictionDecided: eviction decided     train-7  another task of its gang failed, 
 EvictionStuck: eviction stuck       train-7  its GPUs were not released in time and count as allocated until they are
 GraceShortened: grace shortened      train-7  2m30s to 9s, a request left it no more
 EvictionCancelled: eviction cancelled   train-7  preemption abandoned, no notice had been sent
-JobRequeued: job requeued         train-7  attempt 1 preempted: preemption, lost 3.1 GPU-min of work and assumed restart together
+JobRequeued: job requeued         train-7  attempt 1 stopped in time: preemption, lost 3.1 GPU-min of work and assumed restart together
 JobEnded: job ended            train-7  failed, out of tries, exit codes task 0: signal 15 (SIGTERM)
 """
 

@@ -126,12 +126,14 @@ def test_a_job_that_ends_while_it_shrinks_has_one_event_for_what_became_of_it(en
             story.ends("wide", code=85 if end == "the others finish" else 0, task=task)
     told = [(row["type"], row["tasks"]) for row in of_story(story) if row["job"] == "wide"]
     ends = {
-        "cancelled": [("Evicting", ""), ("Cancelled", "")],
+        "cancelled": [("Stopping", ""), ("Cancelled", "")],
         "evicted whole": [("Evicting", ""), ("Requeued", "")],
         "the others finish": [("Shrunk", "4-7"), ("Succeeded", "")],
         "its last task finishes": [("Shrunk", "4-5"), ("Succeeded", "")],
     }
-    assert [each for each in told if each[0] in ("Shrunk", "Evicting", "Requeued", "Cancelled", "Succeeded")] == ends[end]
+    assert [each for each in told if each[0] in ("Shrunk", "Evicting", "Stopping", "Requeued", "Cancelled", "Succeeded")] == ends[
+        end
+    ]
 
 
 @pytest.mark.parametrize(

@@ -137,17 +137,17 @@ def test_line(name: str) -> None:
         (
             "EvictionDecided",
             {"cause": "cancelled", "reason": "cancellation requested"},
-            "Eviction decided: train-7, it was cancelled, grace 30s.",
+            "Stop decided: train-7, it was cancelled, grace 30s.",
         ),
         (
             "EvictionDecided",
             {"cause": "scaled", "reason": "scaled down to 3 tasks"},
-            "Eviction decided: train-7, it was scaled down to 3 tasks, grace 30s.",
+            "Stop decided: train-7, it was scaled down to 3 tasks, grace 30s.",
         ),
         (
             "EvictionDecided",
             {"cause": "paused", "reason": "its GPUs were idle for 600 s"},
-            "Eviction decided: train-7, it was paused: its GPUs were idle for 600 s, grace 30s.",
+            "Stop decided: train-7, it was paused: its GPUs were idle for 600 s, grace 30s.",
         ),
     ],
 )

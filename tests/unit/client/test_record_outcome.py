@@ -88,7 +88,7 @@ def test_a_job_that_restarts_to_shrink_is_told_as_one_eviction() -> None:
     story.propose()
     story.yields("wide")
     requeued, started = came_of(story, decisions.PreemptionDecided)
-    assert "Job requeued: wide, attempt 1 preempted: preemption, restarts without tasks 4-7, lost " in requeued
+    assert "Job requeued: wide, attempt 1 stopped in time: preemption, restarts without tasks 4-7, lost " in requeued
     assert ": Job starting: high" in started
 
 
@@ -97,7 +97,7 @@ def test_a_decision_is_followed_for_each_victim_and_the_preemptor(asked: Story) 
     assert came_of(asked, decisions.PreemptionDecided) == ["low is still being evicted.", "high has not started yet."]
     asked.yields("low", after=5 * SECOND)
     requeued, started = came_of(asked, decisions.PreemptionDecided)
-    assert requeued.startswith("At 01-01 00:01:05, 5s later: Job requeued: low, attempt 1 preempted: preemption, lost ")
+    assert requeued.startswith("At 01-01 00:01:05, 5s later: Job requeued: low, attempt 1 stopped in time: preemption, lost ")
     assert started == "At 01-01 00:01:05, 5s later: Job starting: high, its reserved resources are free."
 
 

@@ -17,8 +17,10 @@ from bailiff_core.records.subjects import jobs_of
 
 
 def explained(story: Story, job: str) -> dict[str, list[str]]:
-    """The sentences by question; each names records of the log only."""
-    return texts_by_question(explain_job(story.state, story.job(job), history_of(story, job)), len(story.records))
+    """The sentences by question; each names records, of the log only."""
+    sections = explain_job(story.state, story.job(job), history_of(story, job))
+    assert all(sentence.seqs for section in sections for sentence in section.sentences)
+    return texts_by_question(sections, len(story.records))
 
 
 def history_of(story: Story, job: str) -> list[Record]:
@@ -214,7 +216,7 @@ def test_a_cancelled_eviction_is_distinct_from_a_preemption() -> None:
     story.runs("job", gpus=1)
     story.cancel("job")
     told = explained(story, "job")
-    assert says(told["Why was it stopped?"], "it was cancelled")
+    assert says(told["Why was it cancelled?"], "it was cancelled")
     assert "evict" not in told["What is its state?"][0]
     assert "When does it resume, and what protects it then?" not in told
 
@@ -226,6 +228,7 @@ def test_a_failed_attempt_says_which_task_ended_how_while_the_job_waits_and_runs
     story.ends("job", 127)
     failed = "Its attempt 1 failed: task 0 ended with exit code 127 (a program was not found)"
     assert says(explained(story, "job")["What is its state?"], failed)
+    assert says(explained(story, "job")["What is its state?"], "Its output: bailiff logs job.")
 
 
 def test_a_reclaimed_job_names_the_projects_and_its_surplus() -> None:
@@ -584,7 +587,7 @@ def test_every_eviction_is_listed() -> None:
         decided = [record for record in story.records if isinstance(record.data, decisions.PreemptionDecided)]
         at = next(record for record in decided if record.data.preemptor.job == f"high-{number}")
         texts_by_question = answer_to(
-            story, "low", f"What happened at the eviction before that ({number + 1} of 3), at {clock(at.time)}?"
+            story, "low", f"What happened when it was evicted before that ({number + 1} of 3), at {clock(at.time)}?"
         )
         assert f"preempted by high-{number}" in texts_by_question
         assert "The chosen set costs 4 GPUs of priority 50" in texts_by_question
@@ -718,6 +721,9 @@ def test_a_wait_for_the_restart_names_its_field_and_until_when(own: int | None, 
     until = "01:00:00" if own else "00:00:02"
     rest = "doubled for each restart, at most policy field restarts.max_backoff"
     assert text == f"Restart backoff: it is not started again before 01-01 {until} ({field}, {rest})."
+    unblocks = explained(story, "brittle")["What would unblock it?"][0]
+    assert unblocks.startswith(f"At 01-01 {until}, in ")
+    assert unblocks.endswith("its back-off ends: then it is started by itself, as soon as it fits.")
     assert not any("it fits, but" in each for texts in explained(story, "brittle").values() for each in texts)
 
 

@@ -49,6 +49,7 @@ EVENT_TONES = {
     "Reclaimed": "magenta",
     "Moved": "magenta",
     "Evicting": "yellow",
+    "Stopping": "yellow",
     "Requeued": "yellow",
     "Shrunk": "yellow",
     "Pending": "",

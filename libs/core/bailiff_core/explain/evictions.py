@@ -15,7 +15,7 @@ from bailiff_core.records.payload import Payload
 from .eviction_stages import course
 from .sentences import Section, Sentence, actor_text, clock, newest_of, seqs_of, shrunk_together, tasks_text, without_stop
 from .unblockers import expected_return
-from .victims import choice_sentences, eviction_cause_text, further_loss_text, preemptor_text, rule_text
+from .victims import EVICTED, choice_sentences, eviction_cause_text, further_loss_text, preemptor_text, rule_text, stop_word
 
 REQUESTS: dict[str, tuple[type[Payload], ...]] = {
     "requested": (facts.JobEvictionRequested,),
@@ -24,7 +24,15 @@ REQUESTS: dict[str, tuple[type[Payload], ...]] = {
     "paused": (facts.JobPaused, facts.JobResumed, decisions.JobIdle),
 }
 """Which records may have led to an eviction, by its cause. Only those of people have an actor."""
-ENDS = {"failed": "failed", "lost": "was lost"}
+ATTEMPT_ENDS = {
+    "preempted": "stopped in time",
+    "preempted-unclean": "stopped without reporting a save",
+    "yielded": "ended by itself to be requeued",
+    "failed": "failed",
+    "lost": "was lost",
+}
+"""What became of an attempt, by the outcome on record."""
+FAILURES = ("failed", "lost")
 
 
 def earlier_evictions(state: PoolState, job: Job, evicted: Sequence[Record], history: Sequence[Record]) -> Iterable[Section]:
@@ -37,9 +45,8 @@ def earlier_evictions(state: PoolState, job: Job, evicted: Sequence[Record], his
             *eviction_course(job, record, records),
             *_following_events(state, job, record, records),
         ]
-        yield Section(
-            f"What happened at the eviction before that ({at + 1} of {len(evicted)}), at {clock(record.time)}?", tuple(sentences)
-        )
+        which = f"was {word_of(record)} before that ({at + 1} of {len(evicted)})"
+        yield Section(f"What happened when it {which}, at {clock(record.time)}?", tuple(sentences))
 
 
 def eviction_reasons(
@@ -57,7 +64,7 @@ def eviction_reasons(
             yield Sentence(f"At {clock(record.time)} {cause}.", seqs_of(request.seq, record.seq))
         else:
             cause = without_stop(eviction_cause_text(record.data))
-            text = cause if cancels(record) else f"{_subject(record.data.tasks)} evicted, because {cause}"
+            text = cause if word_of(record) != EVICTED else f"{_subject(record.data.tasks)} evicted, because {cause}"
             yield Sentence(f"At {clock(record.time)} {text}.", seqs_of(record.seq))
     elif isinstance(record.data, decisions.MigrationDecided):
         nodes = count_text(len({share.node for share in record.data.placement}), "node")
@@ -187,7 +194,7 @@ def _following_events(state: PoolState, job: Job, record: Record, history: Seque
             stopped = _started(job, each.data.attempt, [earlier for earlier in history if earlier.seq < each.seq])
             loss = past_loss(state, job, each.data.lost_gpu_ms, stopped)
             lost = f"; it lost {loss_text(loss, each.data.lost_gpu_ms)}" if each.data.lost_gpu_ms else ""
-            again = f" again, as its attempt {each.data.attempt} {ENDS.get(each.data.outcome, 'ended')}," if requeued else ""
+            again = f" again, as its attempt {each.data.attempt} {ATTEMPT_ENDS[each.data.outcome]}," if requeued else ""
             since, requeued = each if requeued else record, True
             yield Sentence(f"It was requeued{again} at {clock(each.time)}, at its old position{lost}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobShrunk):
@@ -267,9 +274,9 @@ def protections_of(state: PoolState, job: Job) -> Iterable[Sentence]:
 def attempt_failed(history: Sequence[Record]) -> Sentence | None:
     """How its newest attempt that was followed by another failed or was lost; None if it did neither."""
     requeued = newest_of(history, decisions.JobRequeued)
-    if requeued is None or not isinstance(requeued.data, decisions.JobRequeued) or requeued.data.outcome not in ENDS:
+    if requeued is None or not isinstance(requeued.data, decisions.JobRequeued) or requeued.data.outcome not in FAILURES:
         return None
-    text, seqs = f"Its attempt {requeued.data.attempt} {ENDS[requeued.data.outcome]}", seqs_of(requeued.seq)
+    text, seqs = f"Its attempt {requeued.data.attempt} {ATTEMPT_ENDS[requeued.data.outcome]}", seqs_of(requeued.seq)
     for record in history:
         exited = record.data
         if isinstance(exited, facts.TaskExited) and exited.attempt == requeued.data.attempt and exited.exit_code:
@@ -287,7 +294,7 @@ def attempt_end(job: Job, history: Sequence[Record]) -> Sentence | None:
         return failed
     end, before = requeued.data, [record for record in history if record.seq < requeued.seq]
     record = next((each for each in reversed(before) if evicts(each, job.id)), None)
-    text = end.outcome if record is None else _stopped_by(record, before)
+    text = f"it {ATTEMPT_ENDS[end.outcome]}" if record is None else _stopped_by(record, before)
     return Sentence(
         f"Its attempt {end.attempt} ended: {text}.", seqs_of(record.seq if record is not None else None, requeued.seq)
     )
@@ -303,9 +310,9 @@ def _stopped_by(record: Record, history: Sequence[Record]) -> str:
     return "it was migrated"
 
 
-def cancels(record: Record) -> bool:
-    """Whether the record stops the job because it was cancelled, which nobody calls an eviction."""
-    return isinstance(record.data, decisions.EvictionDecided) and record.data.cause == "cancelled"
+def word_of(record: Record) -> str:
+    """What the record does to the job: `evicted`, also for a preemption, or what nobody calls so, such as `cancelled`."""
+    return stop_word(record.data.cause) if isinstance(record.data, decisions.EvictionDecided) else EVICTED
 
 
 def evicts(record: Record, job: str) -> bool:

@@ -1,6 +1,7 @@
 """Explanation of one job: its state, why it is pending, what would unblock it, its evictions, and the jobs it preempted."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from bailiff_core.humanize import user_text
 from bailiff_core.model.state import ENDED, Job, PoolState
@@ -10,13 +11,13 @@ from .claims import claim_sentences
 from .dependencies import dependency_sentences
 from .evictions import (
     attempt_failed,
-    cancels,
     earlier_evictions,
     eviction_course,
     eviction_reasons,
     evicts,
     evicts_surplus_only,
     return_sentences,
+    word_of,
 )
 from .failed_starts import failed_start_sentences
 from .job_state import preemptor_of, state_sentences
@@ -24,7 +25,7 @@ from .open_job_limits import limit_sentences
 from .pending import newest_refusal, obstacle_sentences, pending_sentences, since_queued
 from .sentences import Section, Sentence, seqs_of
 from .unblockers import unblocking_sentences
-from .victims import preemption_sentences
+from .victims import EVICTED, preemption_sentences
 from .without_selection import WithoutSelection
 
 
@@ -52,10 +53,11 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
     evicted = [record for record in history if evicts(record, job.id)]
     if evicted:
         subject = "were some of its tasks" if evicts_surplus_only(evicted[-1], job.id) else "was it"
-        what, course = ("stopped", "did it stop") if cancels(evicted[-1]) else ("evicted", "did the eviction proceed")
+        word = word_of(evicted[-1])
+        course = "did the eviction proceed" if word == EVICTED else "did it stop"
         reasons = (*eviction_reasons(state, job, evicted[-1], history), *_preemptor_s_user(state, evicted[-1]))
-        sections.append(Section(f"Why {subject} {what}?", reasons))
-        if not cancels(evicted[-1]):
+        sections.append(Section(f"Why {subject} {word}?", reasons))
+        if word != "cancelled":
             returns = tuple(return_sentences(state, job, evicted[-1], history))
             sections.append(Section("When does it resume, and what protects it then?", returns))
         sections.append(Section(f"How {course}?", tuple(eviction_course(job, evicted[-1], history))))
@@ -63,14 +65,21 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
     preemptions = [record for record in history if preemptor_of(record) == job.id]
     if preemptions:
         sections.append(Section("Which jobs did it preempt?", tuple(preemption_sentences(preemptions[-1]))))
-    return [section for section in sections if section.sentences]
+    return [_cited(section, state) for section in sections if section.sentences]
+
+
+def _cited(section: Section, state: PoolState) -> Section:
+    """What follows from the state as a whole cites its last record."""
+    return Section(section.question, tuple(replace(each, seqs=each.seqs or (state.seq,)) for each in section.sentences))
 
 
 def _failed_before(job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
-    """How the attempt before failed. Evictions have a section of their own."""
+    """How the attempt before failed, and where its output is. Evictions have a section of their own."""
     failed = attempt_failed(history)
     if failed is not None and job.phase not in ENDED:
         yield failed
+    if job.phase == "failed" or (job.failures and job.phase not in ENDED):
+        yield Sentence(f"Its output: bailiff logs {job.id}.", seqs_of(job.seq))
 
 
 def _preemptor_s_user(state: PoolState, record: Record) -> Iterable[Sentence]:

@@ -26,6 +26,9 @@ def unblocking_sentences(
         refusal: The newest one with a reason in the pool.
         without_selection: On this state.
     """
+    if job.not_before > state.now:
+        when = f"At {clock(job.not_before)}, in {duration_text(job.not_before - state.now)}"
+        yield Sentence(f"{when}, its back-off ends: then it is started by itself, as soon as it fits.")
     if refusal is not None:
         yield from missing_sentences(refusal)
     if job.next_request_at > state.now:

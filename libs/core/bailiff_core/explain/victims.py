@@ -64,14 +64,8 @@ EVICTION_CAUSES = {
     "over-share": "it used more of a GPU than its share",
 }
 REASON_STATES_CAUSE = ("drain", "time-limit")
-REPEATED = {"cancelled": "cancellation requested", "requested": "eviction requested", "paused": "pause requested"}
-"""Beginnings of recorded reasons that repeat the cause."""
-
-
-REQUESTS = {"cancelled": "cancelled", "requested": "evicted", "paused": "paused"}
-"""What a person did, by the cause of the eviction that followed."""
-
-
+REQUESTED = {"cancelled": "cancellation requested", "requested": "eviction requested", "paused": "pause requested"}
+"""The causes that a person has requested, and beginnings of recorded reasons that repeat them."""
 STOP_WORDS = {
     "preemption": "preempted",
     "cancelled": "cancelled",
@@ -83,21 +77,24 @@ STOP_WORDS = {
 }
 
 
+EVICTED = "evicted"
+"""Where nothing in `STOP_WORDS` says it better."""
+
+
 def stop_word(cause: str) -> str:
     """What happens to a job whose tasks stop for this cause of an eviction: `preempted`, `cancelled`, …; else `evicted`."""
-    return STOP_WORDS.get(cause, "evicted")
+    return STOP_WORDS.get(cause, EVICTED)
 
 
 def eviction_cause_text(data: decisions.EvictionDecided, requester: str = "") -> str:
     """`its eviction was requested: wrong data`; with its requester `ada evicted it: wrong data`; `node-1 is drained (quick)`."""
-    if requester and data.cause in REQUESTS:
-        reason = data.reason.removeprefix(REPEATED[data.cause]).removeprefix(": ")
-        return f"{requester} {REQUESTS[data.cause]} it" + (f": {reason}" if reason else "")
+    reason = data.reason.removeprefix(REQUESTED.get(data.cause, "")).removeprefix(": ")
+    if requester and data.cause in REQUESTED:
+        return f"{requester} {stop_word(data.cause)} it" + (f": {reason}" if reason else "")
     if data.cause in REASON_STATES_CAUSE and data.reason:
         return data.reason
     if data.cause == "scaled" and data.reason.startswith("scaled down"):
         return f"it was {data.reason}"
-    reason = data.reason.removeprefix(REPEATED.get(data.cause, "")).removeprefix(": ")
     return f"{EVICTION_CAUSES[data.cause]}: {reason}" if reason else EVICTION_CAUSES[data.cause]
 
 

@@ -1,7 +1,7 @@
 """Text of records about evictions: decided, started, their stages, cancelled."""
 
 from bailiff_core.explain.eviction_stages import SHORTENED_BY, STAGES, snapshot_text, stuck_text
-from bailiff_core.explain.victims import eviction_cause_text
+from bailiff_core.explain.victims import EVICTED, eviction_cause_text, stop_word
 from bailiff_core.humanize import duration_text, user_text
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.state import Job, PoolState
@@ -90,14 +90,19 @@ def _eviction_started(fact: facts.EvictionStarted, _state: PoolState) -> Stateme
     return Statement("eviction started", fact.job, f"decided at #{fact.decided_by}; notices sent", "evict")
 
 
-@describes(decisions.EvictionDecided, event="Evicting")
+def _stop_word(_record: Record, decision: decisions.EvictionDecided, _state: PoolState) -> str:
+    return "Evicting" if stop_word(decision.cause) == EVICTED else "Stopping"
+
+
+@describes(decisions.EvictionDecided, event=_stop_word)
 def _eviction_decided(decision: decisions.EvictionDecided, state: PoolState) -> Statement:
     known = state.jobs.get(decision.job)
     requester = user_text(known.requester, known.requester_verified) if known is not None else ""
     cause = eviction_cause_text(decision, requester)
     grace = f"grace {duration_text(decision.grace)}"
     who = members(decision.job, decision.tasks)
-    return Statement("eviction decided", who, joined(cause, grace), "evict")
+    what = "eviction decided" if stop_word(decision.cause) == EVICTED else "stop decided"
+    return Statement(what, who, joined(cause, grace), "evict")
 
 
 @describes(decisions.DrainDeadlineReached)

@@ -1,5 +1,6 @@
 """Text of records about jobs: placed, pending, requeued, ended."""
 
+from bailiff_core.explain.evictions import ATTEMPT_ENDS
 from bailiff_core.explain.pending_records import DROP_REASONS
 from bailiff_core.explain.sentences import tasks_text
 from bailiff_core.humanize import cost_text, count_text, duration_text, exit_value, with_exit_codes
@@ -133,7 +134,7 @@ def _job_requeued(decision: decisions.JobRequeued, state: PoolState) -> Statemen
     lost = _lost(state, decision)
     fewer = f"restarts without {tasks_text(decision.without)}" if decision.without else ""
     later = until(decision.not_before or None, "not before")
-    how = f"attempt {decision.attempt} {decision.outcome}"
+    how = f"attempt {decision.attempt} {ATTEMPT_ENDS[decision.outcome]}"
     rule = f"rule {decision.rule}" if decision.rule else ""
     elsewhere = f"not again on {', '.join(decision.refused_by)}" if decision.refused_by else ""
     held = f"paused: {decision.held}" if decision.held else ""
