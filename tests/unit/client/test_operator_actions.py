@@ -167,7 +167,7 @@ def test_graceful_drain_moves_jobs_to_the_previewed_nodes(bailiff: Run, log_writ
 
 def test_a_graceful_drain_says_that_jobs_may_finish_and_what_follows_at_its_deadline(bailiff: Run) -> None:
     rows = [" ".join(bailiff("drain", "gpu-01", "--dry-run", *more).output.split()) for more in ((), ("--deadline", "1h"))]
-    assert "train-7 train 50 may finish all" in rows[0]
+    assert "train-7 train 50 may finish all 4 nothing" in rows[0]
     assert "train-7 train 50 may finish, else evicted all" in rows[1]
 
 

@@ -20,6 +20,7 @@ from bailiff.render.serializers.policy import policy_in_force
 from bailiff.render.serializers.pools import pool_row
 from bailiff.render.serializers.times import moment
 from bailiff.render.serializers.victims import affected_by
+from bailiff.tables.job_columns import jobs_text
 from bailiff.tables.jobs import job_block
 from bailiff.tables.nodes import nodes_table
 from bailiff_core.model.state import Drain
@@ -124,6 +125,7 @@ def test_details_of_a_victim(log_writer: LogWriter) -> None:
             "step": None,
             "checkpoint_step": None,
             "checkpoint_at": None,
+            "resumed_step": None,
         },
     ]
     assert found["events"] == ["an event"]
@@ -281,3 +283,28 @@ def test_describe_names_why_a_job_failed_and_counts_its_last_failure() -> None:
     Console(file=out, width=140).print(job_block(details))
     assert "task 0 ended with exit code 3; it failed 1 time, and max_failures is 0" in out.getvalue()
     assert "1, evicted 0 times, failed 1 time" in out.getvalue()
+    assert "bailiff logs bad" in out.getvalue()
+
+
+def test_describe_names_the_saved_step_that_a_job_resumed_from_until_it_saves_again() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4)
+    story.cycle(facts.TaskResumed(**story.at("low", 0), step=7, from_attempt=1))
+    out = io.StringIO()
+    Console(file=out, width=140).print(job_block(job_details(story.state, story.job("low"), story.state.now, [], [])))
+    assert "7 by an earlier attempt" in out.getvalue()
+
+
+def test_the_time_of_an_ended_job_is_said_to_be_that_of_its_last_attempt() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    for name, fails in (("again", True), ("once", False)):
+        story.runs(name, gpus=2, max_failures=3)
+        if fails:
+            story.ends(name, code=3, after=MINUTE)
+            story.wait(5 * SECOND)
+            story.started(name)
+        story.ends(name, after=2 * MINUTE)
+    rows = job_rows(story.state, story.state.now, ["again", "once"])
+    assert jobs_text(rows, ["job", "time"]).splitlines()[1:] == ["again\tlast ran 2m", "once\tran 2m"]

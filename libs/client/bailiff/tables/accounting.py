@@ -8,9 +8,10 @@ from rich.text import Text
 
 from bailiff.client.accounting import FIGURES, cell
 
+from .cells import RESTART
 from .style import table, text
 
-HEADINGS = tuple(name.replace("_", " ").upper() for name in FIGURES)
+HEADINGS = tuple({"restart": RESTART}.get(name, name.replace("_", " ").upper()) for name in FIGURES)
 
 
 def accounting_table(found: Mapping[str, Any], by: Sequence[str]) -> RenderableType:

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 from bailiff_core.humanize import duration_text
 
+RESTART = "RESTART (ASSUMED)"
+"""The heading of what a restart costs, which nobody measures."""
+
 
 def seconds_cell(number: int | None) -> str:
     """A duration for a cell."""

@@ -51,7 +51,8 @@ def _time_spent(row: JobRow) -> str:
     if row["pending_s"] is not None:
         return f"pending {seconds_cell(row['pending_s'])}"
     if row["running_s"] is not None:
-        return f"{'ran' if row['ended_at'] else 'running'} {seconds_cell(row['running_s'])}"
+        ran = "last ran" if (row["attempt"] or 0) > 1 else "ran"
+        return f"{ran if row['ended_at'] else 'running'} {seconds_cell(row['running_s'])}"
     return ""
 
 

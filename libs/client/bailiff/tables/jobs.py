@@ -40,6 +40,8 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
         )
     if details["end_reason"]:
         facts.add_row("why", text(details["end_reason"]))
+    if row["state"] == "failed" or (row["failures"] and not row["ended_at"]):
+        facts.add_row("output", text(f"bailiff logs {row['job']}"))
     if row["note"]:
         facts.add_row("note", text(row["note"]))
     preemptible = "preemptible" if row["preemptible"] else "not preemptible"
@@ -98,7 +100,8 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
         tasks = table("TASK", "NODE", "GPUS", "STATE", "EXIT", *more, right=("TASK", "EXIT", "STEP"))
         for task in details["task_list"]:
             exit_code = "" if task["exit_code"] is None else exit_value(task["exit_code"])
-            saved = f"{task['checkpoint_step']} at {time_cell(task['checkpoint_at'])}" if task["checkpoint_at"] else ""
+            resumed = "" if task["resumed_step"] is None else f"{task['resumed_step']} by an earlier attempt"
+            saved = f"{task['checkpoint_step']} at {time_cell(task['checkpoint_at'])}" if task["checkpoint_at"] else resumed
             step = "" if task["step"] is None else str(task["step"])
             progress = (task["stage"].replace("_", " "), step, saved) if has_progress else ()
             tasks.add_row(

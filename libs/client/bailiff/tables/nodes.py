@@ -13,27 +13,30 @@ from bailiff_core.humanize import cost_text, count_text, memory_text, thousandth
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Drain
 
-from .cells import gpus_cell, seconds_cell, some
+from .cells import RESTART, gpus_cell, seconds_cell, some
 from .style import STATE_STYLES, indented, state_word, table, text, time_cell
+
+MAY_FINISH = "may finish"
 
 
 def affected_table(rows: Sequence[AffectedView], drain: Drain) -> RenderableType:
     """The jobs that this drain affects."""
     if not rows:
         return Text("No tasks and no reservations on this node.", "dim")
-    made = table("JOB", "CLASS", "EFFECT", "TO", "TASKS", "GPUS", "GRACE", "LOSES", "RESTART (ASSUMED)", right=("GPUS", "GRACE"))
+    made = table("JOB", "CLASS", "EFFECT", "TO", "TASKS", "GPUS", "GRACE", "LOSES", RESTART, right=("GPUS", "GRACE"))
     for row in rows:
-        is_reservation = row["effect"] == "reservation moves"
+        effect = _effect(row, drain)
+        loses_nothing = effect in ("reservation moves", MAY_FINISH)
         made.add_row(
             text(row["job"], "bold"),
             text(f"{row['priority_class']} {row['priority']}"),
-            _effect(row, drain),
-            text(", ".join(dict.fromkeys(row["to"])) or ("the queue" if _effect(row, drain) == "evicted" else "")),
+            effect,
+            text(", ".join(dict.fromkeys(row["to"])) or ("the queue" if effect == "evicted" else "")),
             row["tasks"] or "all",
             "-" if row["gpus_text"] == "0" else row["gpus_text"],
-            "" if is_reservation else seconds_cell(row["grace_s"]),
-            "nothing" if is_reservation else cost_text(row["work_lost_gpu_ms"]),
-            "" if is_reservation else cost_text(row["restart_gpu_ms"]),
+            "" if loses_nothing else seconds_cell(row["grace_s"]),
+            "nothing" if loses_nothing else cost_text(row["work_lost_gpu_ms"]),
+            "" if loses_nothing else cost_text(row["restart_gpu_ms"]),
         )
     return made
 
@@ -43,7 +46,7 @@ def _effect(row: AffectedView, drain: Drain) -> str:
     effect = row["effect"]
     if drain.mode != "graceful" or effect in ("migrates", "reservation moves", "already evicting"):
         return effect
-    return "may finish" if drain.deadline is None else f"may finish, else {effect}"
+    return MAY_FINISH if drain.deadline is None else f"{MAY_FINISH}, else {effect}"
 
 
 def _drain(drain: DrainRow) -> str:

@@ -31,6 +31,7 @@ class TaskRow(TypedDict):
         step: The last reported step.
         checkpoint_step: Step of the last reported checkpoint.
         checkpoint_at: Time of the last reported checkpoint.
+        resumed_step: The saved step from which this attempt resumed.
     """
 
     task: int
@@ -43,6 +44,7 @@ class TaskRow(TypedDict):
     step: int | None
     checkpoint_step: int | None
     checkpoint_at: Moment | None
+    resumed_step: int | None
 
 
 class ClaimRow(TypedDict):
@@ -133,6 +135,7 @@ def task_row(state: PoolState, task: Task) -> TaskRow:
         "step": task.step,
         "checkpoint_step": task.checkpoint_step,
         "checkpoint_at": moment(task.checkpoint_at),
+        "resumed_step": task.resumed_step,
     }
 
 
