@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # `as`: these are the names of the package
     from bailiff import aio as aio  # noqa: I001 - one statement for each module
     from bailiff.client.client import Client as Client, Outcome as Outcome, SentRequest as SentRequest
     from bailiff.client.errors import (
+        ClassNotFound as ClassNotFound,
         ClientError as ClientError,
         ExitCode as ExitCode,
         InvalidRequest as InvalidRequest,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:  # `as`: these are the names of the package
         JobNotFound as JobNotFound,
         JobRejected as JobRejected,
         NoAnswer as NoAnswer,
+        NodeNotFound as NodeNotFound,
+        NotFound as NotFound,
         NotPermitted as NotPermitted,
         PoolNotFound as PoolNotFound,
         ProjectNotFound as ProjectNotFound,
@@ -92,6 +95,7 @@ _NAMES = {
     "client.client": ("Client", "Outcome", "SentRequest"),
     "client.settings": ("ClientSettings",),
     "client.errors": (
+        "ClassNotFound",
         "ClientError",
         "ExitCode",
         "InvalidRequest",
@@ -99,6 +103,8 @@ _NAMES = {
         "JobNotFound",
         "JobRejected",
         "NoAnswer",
+        "NodeNotFound",
+        "NotFound",
         "NotPermitted",
         "PoolNotFound",
         "ProjectNotFound",

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 from bailiff.cli import app
 from bailiff.cli.session import Output, Session, guarded
+from bailiff.client.answers import advice_on
+from bailiff.client.client import Outcome
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_request import made_name
 from bailiff.render.plain_text import harmless_output
@@ -135,6 +137,47 @@ def test_an_unknown_job_is_reported(bailiff: Run) -> None:
     assert found.exit_code == ExitCode.NOT_FOUND
     assert "there is no job 'nobody' in pool-a" in found.stderr
     assert found.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["describe", "trian-8"], "train-8"),
+        (["explain", "trian-8"], "train-8"),
+        (["logs", "trian-8"], "train-8"),
+        (["node", "describe", "gpu01"], "gpu-01"),
+        (["drain", "gpu01"], "gpu-01"),
+        (["explain", "gpu01@now"], "gpu-01"),
+        (["list", "--node", "gpu01"], "gpu-01"),
+        (["list", "--class", "trian"], "train"),
+        (["list", "--pool", "pol-a"], "pool-a"),
+    ],
+)
+def test_an_unknown_name_is_reported_with_the_closest_one(bailiff: Run, arguments: list[str], near: str) -> None:
+    found = bailiff(*arguments)
+    assert found.exit_code == ExitCode.NOT_FOUND
+    assert f"did you mean '{near}'? (all: bailiff " in found.stderr
+    assert found.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "advice"),
+    [
+        ("no-such-job", "there is no job 'trian-8'", "did you mean 'train-8'?"),
+        ("no-such-job", "after: there is no job 'trian-8': it has ended", "did you mean 'train-8'?"),
+        ("unknown-class", "there is no priority class 'trian'; the policy has train", "did you mean 'train'?"),
+        ("no-such-node", "there is no node 'gpu01'; the pool has gpu-01", "did you mean 'gpu-01'?"),
+        (
+            "job-exists",
+            "job 'train-8' exists already",
+            "to run it again: bailiff resubmit train-8; a free name: --name ",
+        ),
+        ("never-fits", "it needs 99 GPUs", ""),
+    ],
+)
+def test_a_rejection_says_what_to_do(log_writer: LogWriter, code: str, reason: str, advice: str) -> None:
+    found = advice_on(Outcome(False, 1, code, reason), "train-8", log_writer.state)
+    assert found.startswith(advice) if advice else found == ""
 
 
 def test_submit_is_accepted(bailiff: Run, log_writer: LogWriter) -> None:
@@ -538,7 +581,8 @@ def test_an_unreachable_kafka_is_a_one_line_error(monkeypatch: pytest.MonkeyPatc
     assert found.stdout == ""
     first, second = found.stderr.splitlines()
     assert first == "bailiff: Kafka at 127.0.0.1:1 did not answer: no connection"
-    assert "--kafka HOST:PORT" in second
+    assert "make up; it prints the line that sets its address" in second
+    assert "--kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP" in second
 
 
 def test_an_invalid_setting_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

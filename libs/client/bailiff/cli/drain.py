@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bailiff.client.answers import require_accepted
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.answers import not_found, require_accepted
+from bailiff.client.errors import ClientError, ExitCode, NodeNotFound
 from bailiff_core.humanize import duration_text
 
 from .jobs import Reason, micros_of
@@ -80,10 +80,10 @@ def node_of(state: PoolState, name: str) -> Node:
     """The node.
 
     Raises:
-        ClientError: The pool has no node of that name.
+        NodeNotFound: The pool has no node of that name.
     """
     if name not in state.node_numbers:
-        raise ClientError(ExitCode.NOT_FOUND, f"there is no node {name!r} in {state.pool}", "list all: bailiff nodes")
+        raise not_found(NodeNotFound, name, state)
     return state.nodes[state.node_numbers[name]]
 
 

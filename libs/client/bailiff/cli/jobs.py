@@ -119,8 +119,7 @@ async def describe(
                     text_lines += lines_about(entry.record, job, state)
         found = state.jobs.get(job)
         if found is None:
-            where = await client.pool(session.pool)
-            raise no_such_job(job, where.name, history, state)
+            raise no_such_job(job, state, history)
         events = [f"{line.day} {line}" for line in text_lines]
         details = job_details(state, found, client.now(), history, events if show_events else [])
         private = {"spec": await _spec(client, state, found)} if spec else {}

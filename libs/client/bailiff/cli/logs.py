@@ -51,7 +51,7 @@ async def logs(
 
         printed = await print_output(session, client, wanted, is_over)
         if not printed and known is None:
-            raise no_such_job(job, projection.pool, state=projection.state)
+            raise no_such_job(job, projection.state)
         if not printed:
             which = "" if wanted == OutputFilter(projection.pool, job) else " that matches"
             session.err.print(f"{job} has no retained output{which}", style="dim", markup=False)

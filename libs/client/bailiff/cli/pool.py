@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.answers import not_found
+from bailiff.client.errors import NodeNotFound
 
 from . import enrolment, requests  # noqa: F401 - other commands of the group `node`
 from .jobs import watch_or_show
@@ -169,7 +170,6 @@ async def node_describe(
         rows = node_rows(state)
         row = next((row for row in rows if row["node"] == node), None)
         if row is None:
-            known = ", ".join(row["node"] for row in rows[:20]) or "none"
-            raise ClientError(ExitCode.NOT_FOUND, f"there is no node {node!r}", f"the pool has {known}")
+            raise not_found(NodeNotFound, node, state)
         how = await enrolment_of(client, state.pool, state, node) if vouched else None
     session.show({**row, **({"enrolment": how} if vouched else {})}, lambda: node_block(row, how))

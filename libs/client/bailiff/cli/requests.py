@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 import typer
 from pydantic import ValidationError
 
-from bailiff.client.answers import ANSWER_WITHIN, job_in, require_accepted
+from bailiff.client.answers import ANSWER_WITHIN, advice_on, job_in, require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.records import job_requests, node_requests, pool_requests  # noqa: F401 - they register in `RECORDS`
@@ -127,7 +127,9 @@ async def _request_each(session: Session, bodies: Sequence[RequestBody]) -> Exit
                 worst = ExitCode.NO_ANSWER
             else:
                 found |= {"accepted": outcome.accepted, "seq": outcome.seq}
-                found["result"] = _outcome_text(body, outcome, f"{sent.pool}#{outcome.seq}", late[id(body)])
+                text = _outcome_text(body, outcome, f"{sent.pool}#{outcome.seq}", late[id(body)])
+                advice = "" if outcome.accepted else advice_on(outcome, sent.job, state)
+                found["result"] = f"{text}; {advice}" if advice else text
                 worst = worst if outcome.accepted else ExitCode.REJECTED
             results.append(found)
     if session.for_people:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bailiff_core.humanize import user_text
 from bailiff_core.records.wire import time_text
 
-from .errors import ClientError, ExitCode, InvalidRequest
+from .errors import ClientError, ExitCode, InvalidRequest, how_to_reach
 
 if TYPE_CHECKING:
     from bailiff.client.http_connection import HttpConnection
@@ -121,7 +121,7 @@ def _connection(settings: ClientSettings) -> HttpConnection:
     from bailiff_service.access_tokens import client_token
 
     if not settings.api:
-        advice = "set BAILIFF_API to the address of the query interface; `make up` prints the line that does"
-        raise ClientError(ExitCode.USAGE, "accounting reads the archive, and BAILIFF_API is not set", advice)
+        text = "accounting reads the archive, and BAILIFF_API is not set, the address of the query interface"
+        raise ClientError(ExitCode.USAGE, text, how_to_reach("BAILIFF_API"))
     token = client_token(settings.api, secret_of(settings.api_token), settings.api_token_file, settings.state_dir)
     return HttpConnection(settings.api, token, settings.kafka.request_timeout)

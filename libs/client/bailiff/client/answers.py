@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from .errors import NOT_PERMITTED, JobNotFound, NoAnswer, NotPermitted, ProjectNotFound, Rejected
+from .errors import (
+    NOT_PERMITTED,
+    ClassNotFound,
+    JobNotFound,
+    NoAnswer,
+    NodeNotFound,
+    NotFound,
+    NotPermitted,
+    ProjectNotFound,
+    Rejected,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bailiff_core.model.state import Job, PoolState
     from bailiff_core.records import Record
@@ -15,6 +26,33 @@ if TYPE_CHECKING:
     from .client import Client, Outcome, SentRequest
 
 ANSWER_WITHIN = 10.0
+NAMES: Mapping[type[NotFound], Callable[[PoolState], Iterable[str]]] = {
+    JobNotFound: lambda state: state.jobs,
+    NodeNotFound: lambda state: state.node_numbers,
+    ProjectNotFound: lambda state: (each.name for each in state.rules.projects),
+    ClassNotFound: lambda state: (each.name for each in state.rules.priority_classes),
+}
+"""What of each kind there is in a pool."""
+
+
+def not_found(kind: type[NotFound], name: str, state: PoolState) -> NotFound:
+    """The error for a name that is not in the pool."""
+    return kind.named(name, NAMES[kind](state), state.pool)
+
+
+def advice_on(outcome: Outcome, job: str, state: PoolState) -> str:
+    """What to do about a rejection.
+
+    Args:
+        job: The job that the request names.
+    """
+    if outcome.code == "job-exists":
+        from .job_again import free_name
+
+        return f"to run it again: bailiff resubmit {job}; a free name: --name {free_name(state, job)}"
+    unknown = re.search(r"there is no [a-z ]+ '([^']+)'", outcome.reason)
+    kind = next((each for each in NAMES if outcome.code == each.REJECTION), None)
+    return kind.hint(unknown[1], NAMES[kind](state)) if kind is not None and unknown is not None else ""
 
 
 async def require_accepted(
@@ -28,7 +66,8 @@ async def require_accepted(
         raise NoAnswer(text, advice)
     if not outcome.accepted:
         kind = NotPermitted if outcome.code in NOT_PERMITTED else rejection
-        raise kind(outcome.code, outcome.reason, job=sent.job, pool=sent.pool, seq=outcome.seq)
+        advice = advice_on(outcome, sent.job, (await client.projection(sent.pool)).state)
+        raise kind(outcome.code, outcome.reason, job=sent.job, pool=sent.pool, seq=outcome.seq, advice=advice)
     return outcome
 
 
@@ -36,39 +75,32 @@ async def job_in(client: Client, pool: str | None, job: str) -> tuple[PoolState,
     """The pool's state, and this job in it. Raises `JobNotFound`."""
     state = (await client.projection(pool)).state
     if job not in state.jobs:
-        raise no_such_job(job, state.pool, state=state)
+        raise no_such_job(job, state)
     return state, state.jobs[job]
 
 
-def no_such_project(state: PoolState, project: str) -> ProjectNotFound:
-    """The error for an unknown project."""
-    known = ", ".join(each.name for each in state.rules.projects) or "none"
-    return ProjectNotFound(f"there is no project {project!r} in {state.pool}", f"existing projects: {known}")
-
-
-def no_such_job(job: str, pool: str, history: Sequence[Record] = (), state: PoolState | None = None) -> JobNotFound:
-    """The error for a job that is not in the pool's state.
+def no_such_job(job: str, state: PoolState, history: Sequence[Record] = ()) -> NotFound:
+    """The error for a job that is not in the pool's state, which may have an array of that name.
 
     Args:
         history: The job's records, which say how it ended.
-        state: The pool, which may have an array of that name.
     """
     from bailiff_core.records.facts import InputRejected
 
     from .dependencies import array_of
 
-    unknown, everything = f"there is no job {job!r}", "list all: bailiff list --all"
-    array = array_of(state, job) if state is not None else []
+    unknown = not_found(JobNotFound, job, state)
+    array = array_of(state, job)
     if array:
         jobs = f"it is an array of {len(array)} jobs" if len(array) > 1 else "it is an array"
-        return JobNotFound(
-            f"{unknown} in {pool}: {jobs}", f"name one of them, such as {array[0]}; list them: bailiff list --all '{job}-*'"
-        )
-    known = [each for each in history if not (isinstance(each.data, InputRejected) and each.data.reason == unknown)]
+        advice = f"name one of them, such as {array[0]}; list them: bailiff list --all '{job}-*'"
+        return JobNotFound(f"{unknown.text}: {jobs}", advice)
+    there_is_none = f"there is no job {job!r}"
+    known = [each for each in history if not (isinstance(each.data, InputRejected) and each.data.reason == there_is_none)]
     if not known:  # at most requests about it were rejected, since there is none
-        return JobNotFound(f"{unknown} in {pool}", everything)
+        return unknown
     last = known[-1]
     if isinstance(last.data, InputRejected):
-        return JobNotFound(f"{unknown} in {pool}: it was rejected at #{last.seq}: {last.data.reason}", everything)
+        return JobNotFound(f"{unknown.text}: it was rejected at #{last.seq}: {last.data.reason}", unknown.advice)
     advice = f"its records: bailiff audit tail --from 0 --job {job}"
-    return JobNotFound(f"{job} has ended and is no longer retained in the state of {pool}", advice)
+    return JobNotFound(f"{job} has ended and is no longer retained in the state of {state.pool}", advice)

@@ -225,7 +225,7 @@ class Client:
             advice = "check that admission is running: bailiff doctor"
             raise PoolNotFound(f"no pool has a log in {topics.AUDIT.name} yet", advice)
         if name is not None and name not in known:
-            raise PoolNotFound(f"there is no pool {name!r}", f"pools with a log: {names}")
+            raise PoolNotFound.named(name, known)
         if name is None and len(known) > 1:
             raise ClientError(ExitCode.USAGE, f"there are {len(known)} pools: {names}", "choose one with --pool")
         return known[name] if name is not None else next(iter(known.values()))

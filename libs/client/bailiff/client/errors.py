@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from bailiff_service.exit_code import ExplainedCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class ExitCode(ExplainedCode):
@@ -63,9 +63,9 @@ class Rejected(ClientError):
         seq: Number of the record of the rejection in the pool's log.
     """
 
-    def __init__(self, code: str, reason: str, *, job: str = "", pool: str = "", seq: int = -1) -> None:
+    def __init__(self, code: str, reason: str, *, job: str = "", pool: str = "", seq: int = -1, advice: str = "") -> None:
         where = f"{job}: " if job else ""
-        super().__init__(ExitCode.REJECTED, f"{where}rejected at {pool}#{seq}: {reason} ({code})")
+        super().__init__(ExitCode.REJECTED, f"{where}rejected at {pool}#{seq}: {reason} ({code})", advice)
         self.code, self.reason, self.job, self.pool, self.seq = code, reason, job, pool, seq
 
 
@@ -77,6 +77,8 @@ class NotPermitted(Rejected):
     """Admission rejected a request because of who sent it."""
 
 
+NAMES_COMPARED = 5_000
+"""Of many names the newest are compared with an unknown one: all take seconds."""
 NOT_PERMITTED = ("not-permitted", "auth-not-accepted", "unknown-key", "bad-signature", "wrong-actor", "not-signed")
 
 
@@ -90,22 +92,61 @@ class _WithCode(ClientError):
         super().__init__(self.CODE, text, self.ADVICE if advice is None else advice)
 
 
-class JobNotFound(_WithCode):
+class NotFound(_WithCode):
+    """There is nothing of this name.
+
+    Attributes:
+        KIND: What a name of this kind stands for.
+        ALL: The command that lists all.
+        REJECTION: The code with which admission rejects an unknown name.
+    """
+
+    CODE = ExitCode.NOT_FOUND
+    KIND: ClassVar[str]
+    ALL: ClassVar[str]
+    REJECTION: ClassVar[str] = ""
+
+    @classmethod
+    def named(cls, name: str, known: Iterable[str], pool: str = "") -> Self:
+        """The error for a name that is none of the known ones of this pool."""
+        return cls(f"there is no {cls.KIND} {name!r}" + (f" in {pool}" if pool else ""), cls.hint(name, known))
+
+    @classmethod
+    def hint(cls, name: str, known: Iterable[str]) -> str:
+        """The known name that is closest, or some of them, and how to list all."""
+        from bailiff_core.model.references import suggest
+
+        return f"{suggest(name, list(known)[-NAMES_COMPARED:])} (all: {cls.ALL})"
+
+
+class JobNotFound(NotFound):
     """There is no such job in the pool."""
 
-    CODE = ExitCode.NOT_FOUND
+    KIND, ALL, REJECTION = "job", "bailiff list --all", "no-such-job"
 
 
-class PoolNotFound(_WithCode):
+class NodeNotFound(NotFound):
+    """There is no such node in the pool."""
+
+    KIND, ALL, REJECTION = "node", "bailiff nodes", "no-such-node"
+
+
+class PoolNotFound(NotFound):
     """There is no such pool, or none has a log yet."""
 
-    CODE = ExitCode.NOT_FOUND
+    KIND, ALL = "pool", "bailiff pools"
 
 
-class ProjectNotFound(_WithCode):
+class ProjectNotFound(NotFound):
     """There is no such project in the policy."""
 
-    CODE = ExitCode.NOT_FOUND
+    KIND, ALL, REJECTION = "project", "bailiff project list", "unknown-project"
+
+
+class ClassNotFound(NotFound):
+    """There is no such priority class in the policy."""
+
+    KIND, ALL, REJECTION = "priority class", "bailiff class list", "unknown-class"
 
 
 class Unreachable(_WithCode):
@@ -150,6 +191,16 @@ class UnreadableLog(_WithCode):
     CODE, ADVICE = ExitCode.UNREADABLE, "see: bailiff audit verify"
 
 
+def how_to_reach(*settings: str) -> str:
+    """What to do where Bailiff does not answer, or its address is not known.
+
+    Args:
+        settings: What sets the address.
+    """
+    where = " or ".join(settings)
+    return f"to start Bailiff on this machine: make up; it prints the line that sets its address. Another address: {where}"
+
+
 def as_client_error(error: Exception) -> ClientError | None:
     """The error as one of the client's; None for an internal error."""
     if isinstance(error, ClientError):
@@ -164,11 +215,8 @@ def as_client_error(error: Exception) -> ClientError | None:
         case SettingsError():
             return InvalidRequest([f"settings: {sentence}" for sentence in error.sentences])
         case BusUnavailable():
-            advice = (
-                "check that Kafka is running; set its address: --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP; see: bailiff doctor"
-            )
             text = re.sub(r"KafkaConnectionError: Unable to bootstrap from \[.*\]", "no connection", str(error))
-            return Unreachable(text, advice)
+            return Unreachable(text, how_to_reach("--kafka HOST:PORT", "BAILIFF_KAFKA__BOOTSTRAP"))
         case OffsetOutOfRange():
             return UnreadableLog(f"the log is truncated: {error}")
         case UnreadableRecord():

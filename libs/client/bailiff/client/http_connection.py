@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, ExitCode, how_to_reach
 
 PREFIX = "/v1"
 WAITING_S = 15.0  # added to the timeout: the server may hold a request this long until there are new records
@@ -102,8 +102,8 @@ class HttpConnection:
 
     def _refusal(self, status: int, raw: Any) -> RequestFailed:
         if status == 0:
-            advice = "check that it is running at BAILIFF_API; without that setting the log is read from Kafka"
-            return RequestFailed(0, f"the query interface at {self._address} does not respond: {raw}", advice)
+            text = f"the query interface at {self._address} does not respond: {raw}"
+            return RequestFailed(0, text, how_to_reach("BAILIFF_API") + "; without it the log is read from Kafka")
         try:
             detail = json.loads(raw)["detail"]
         except (ValueError, KeyError, TypeError):

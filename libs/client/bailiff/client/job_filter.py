@@ -13,8 +13,8 @@ from bailiff_core.model.state import ENDED
 from bailiff_core.model.undecoded import Shared, jobs_of_user, shared_of
 from bailiff_core.views import requested_gpu_milli
 
-from .answers import no_such_project
-from .errors import InvalidRequest
+from .answers import NAMES, not_found
+from .errors import ClassNotFound, InvalidRequest, NodeNotFound, ProjectNotFound
 
 if TYPE_CHECKING:
     from bailiff_core.model.state import Job, PoolState
@@ -166,6 +166,7 @@ def page(
 
     Raises:
         ProjectNotFound: The filter names an unknown project.
+        NotFound: It names an unknown node or class, and no job has it.
         InvalidRequest: `sort` names an unknown field, or `after` is no token.
     """
     names = _sorted(state, now, _wanted(state, now, wanted), sort)
@@ -183,7 +184,7 @@ def _wanted(state: PoolState, now: int, wanted: JobFilter) -> list[str]:
     projects: Collection[str] | None = None
     if wanted.project is not None:
         if all(wanted.project != each.name for each in state.rules.projects):
-            raise no_such_project(state, wanted.project)
+            raise not_found(ProjectNotFound, wanted.project, state)
         projects = dict.fromkeys(below(state.rules, wanted.project))
 
     names = job_order(state, ended=wanted.with_ended)
@@ -197,7 +198,12 @@ def _wanted(state: PoolState, now: int, wanted: JobFilter) -> list[str]:
         job = state.jobs[name] if wanted.needs_row(shared) else None
         return job is None or wanted.takes(job_row(state, job, now), job.submitted_at)
 
-    return [name for name in names if takes(name)]
+    found = [name for name in names if takes(name)]
+    for kind, asked in ((NodeNotFound, wanted.nodes), (ClassNotFound, wanted.classes)) if not found else ():
+        unknown = [name for name in asked if name not in NAMES[kind](state)]
+        if unknown:  # where jobs have it, it was there
+            raise not_found(kind, unknown[0], state)
+    return found
 
 
 def _sorted(state: PoolState, now: int, names: list[str], sort: Sequence[str]) -> list[str]:

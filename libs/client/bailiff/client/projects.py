@@ -6,7 +6,7 @@ from typing import Any
 from bailiff_core.model.policy import Policy, Project
 from bailiff_core.model.state import ENDED, PoolState
 
-from .errors import ClientError, ExitCode
+from .errors import ClientError, ExitCode, ProjectNotFound
 
 
 def with_new(policy: Policy, name: str, fields: Mapping[str, Any]) -> Policy:
@@ -50,13 +50,12 @@ def find(policy: Policy, name: str) -> Project:
     """The project of that name.
 
     Raises:
-        ClientError: There is no project of that name.
+        ProjectNotFound: There is no project of that name.
     """
     for project in policy.projects:
         if project.name == name:
             return project
-    known = ", ".join(project.name for project in policy.projects) or "none yet: bailiff project create NAME --gpus 4"
-    raise ClientError(ExitCode.NOT_FOUND, f"there is no project {name!r}", f"existing projects: {known}")
+    raise ProjectNotFound.named(name, (project.name for project in policy.projects))
 
 
 def users_of(state: PoolState, name: str) -> list[str]:

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ClientError
+from bailiff.client.errors import ClientError, as_client_error
 from bailiff.client.rejections import PoolAlarms, Rejection, all_rejections
 from bailiff.client.settings import ClientSettings
 from bailiff.policy.policy_findings import all_findings
@@ -76,8 +76,9 @@ async def examine(
     except AccessDenied as error:
         found.append(finding("topics, pools, clock", "skipped", str(error), "run it with the rights of an operator"))
     except BusUnavailable as error:
-        advice = "start Kafka, or give its address: --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP"
-        found.append(finding("kafka", "wrong", str(error), advice))
+        problem = as_client_error(error)
+        assert problem is not None
+        found.append(finding("kafka", "wrong", problem.text, problem.advice))
         found.append(finding("topics, pools, clock", "skipped", "need Kafka"))
     found += await health_checks(state_dir)
     if kubeconfig is not None:

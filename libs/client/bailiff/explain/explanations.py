@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from bailiff.audit.log_positions import Point
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.answers import not_found
+from bailiff.client.errors import ClientError, ExitCode, NodeNotFound
 from bailiff.render.record_text.lines import sentence
 from bailiff_bus.port import Message
 from bailiff_core import explain as core
@@ -286,8 +287,7 @@ async def explain_node(log: Log, about: str, node: str, device: int | None, when
         async for _, wire in wires:
             watch.take(decode(wire))
     if node not in watch.state.node_numbers:
-        known = ", ".join(list(watch.state.node_numbers)[:20]) or "none"
-        raise ClientError(ExitCode.NOT_FOUND, f"{log.pool} has no node {node!r}", f"known: {known}")
+        raise not_found(NodeNotFound, node, watch.state)
     then = watch.at(when.at(watch.state.now).time or 0)
     if device is not None and then.devices and device not in [each.number for each in then.devices]:
         raise ClientError(ExitCode.NOT_FOUND, f"{node} has no GPU {device}: it has {len(then.devices)}, counted from 0")

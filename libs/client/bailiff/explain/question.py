@@ -64,7 +64,7 @@ async def answer(
     elif about in found.state.jobs:
         explained = explanations.explain_job(about, found)
     else:
-        raise no_such_job(about, log.pool, found.history, found.state)
+        raise no_such_job(about, found.state, found.history)
     if instead is not None:
         explained = await explanations.with_counterfactual(log, explained, found, instead)
     if next_ and explained.next is None:

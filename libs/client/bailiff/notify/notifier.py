@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, ExitCode, PoolNotFound
 from bailiff.client.job_parser import read_yaml
 from bailiff.render.events import EventRow, events_of
 from bailiff.render.plain_text import plain
@@ -40,6 +40,7 @@ EVICTIONS_AND_RETURNS = (
     "Reclaimed",
     "Moved",
     "Evicting",
+    "Stopping",
     "EvictionCancelled",
     "EvictionContinues",
     "Shrunk",
@@ -303,7 +304,7 @@ class Notifier:
                     raise ClientError(ExitCode.USAGE, f"hook {hook.name}: environment variable {variable} is not set")
         missing = [name for name in self.file.pools if name not in known]
         if missing:
-            raise ClientError(ExitCode.NOT_FOUND, f"there is no pool {missing[0]!r}", f"pools with a log: {', '.join(known)}")
+            raise PoolNotFound.named(missing[0], known)
         counts = await _all([self._pool(name, once=once) for name in self.file.pools or known])
         return sum(counts)
 

@@ -6,7 +6,8 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.answers import not_found
+from bailiff.client.errors import JobNotFound, NodeNotFound
 from bailiff.client.preview import Forecast
 from bailiff.render.serializers.victims import AffectedView, affected
 from bailiff_core.humanize import count_text
@@ -55,17 +56,17 @@ class Preview:
 
 
 def job_of(state: PoolState, name: str) -> Job:
-    """The job. Raises `ClientError` if it does not exist."""
+    """The job. Raises `NotFound`."""
     found = state.jobs.get(name)
     if found is None:
-        raise ClientError(ExitCode.NOT_FOUND, f"no job {name!r} in {state.pool}")
+        raise not_found(JobNotFound, name, state)
     return found
 
 
 def node_of(state: PoolState, name: str) -> Node:
-    """The node. Raises `ClientError` if it does not exist."""
+    """The node. Raises `NotFound`."""
     if name not in state.node_numbers:
-        raise ClientError(ExitCode.NOT_FOUND, f"no node {name!r} in {state.pool}")
+        raise not_found(NodeNotFound, name, state)
     return state.nodes[state.node_numbers[name]]
 
 

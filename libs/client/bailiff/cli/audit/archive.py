@@ -8,7 +8,7 @@ import typer
 
 from bailiff.cli.jobs import micros_of
 from bailiff.cli.session import LOCAL, Session, command
-from bailiff.client.answers import no_such_job
+from bailiff.client.answers import job_in
 from bailiff.client.errors import ClientError, ExitCode
 
 Address = Annotated[str, typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL: postgresql://…")]
@@ -115,9 +115,7 @@ async def erase(
     assert job is not None
     async with session.client() as client:
         projection = await client.projection(session.pool)
-        found = projection.state.jobs.get(job)
-        if found is None:
-            raise no_such_job(job, projection.pool)
+        _, found = await job_in(client, projection.pool, job)
         result = await erasure.erase_spec(client, projection.pool, found)
     also_in = erasure.also_in()
     session.show(
