@@ -209,8 +209,9 @@ class World:
             case MarkPod(pod, job) if (item := self._current(pod)) is not None:
                 item["metadata"]["annotations"][names.JOB] = job
                 self._touch(item)
-            case Nominate(pod, node) if (item := self._current(pod)) is not None:
+            case Nominate(pod, node, job) if (item := self._current(pod)) is not None:
                 item["status"]["nominatedNodeName"] = node
+                item["metadata"]["annotations"] |= {names.JOB: job} if job else {}
                 self._touch(item)
             case CopyCheckpoint(pod, checkpoint) if (item := self._current(pod)) is not None:
                 item["metadata"]["annotations"] |= dict(checkpoint)

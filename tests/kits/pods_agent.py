@@ -1,12 +1,15 @@
 """A node agent for tests of the bridge: the real agent with simulated GPUs, and a runtime that only follows pods.
 
-It finds the pod of a task by its label, deletes it for TERM, and reports its end. It proves nothing about a real node.
+It finds the pod of a task by its label, deletes it for TERM once there is room for the preemptor, and reports its end. It proves
+nothing about a real node.
 """
 
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bailiff_kubernetes import Api, NotFound, names
 from bailiff_kubernetes.disruption import mark_disrupted
@@ -14,6 +17,7 @@ from bailiff_kubernetes.names import task_hash
 from bailiff_kubernetes.resources import PODS, Object
 from bailiff_node_agent.__main__ import build
 from bailiff_node_agent.runtime import registry
+from bailiff_node_agent.runtime.kubernetes.nominations import Nomination
 from bailiff_node_agent.runtime.plugin import NodeParts, RuntimePlugin
 from bailiff_node_agent.runtime.port import Capabilities, Exit, Launch, Running, Runtime, TaskKey
 from bailiff_node_agent.settings import NodeAgentSettings
@@ -34,6 +38,7 @@ class PodRuntime(Runtime):
         self._exits: asyncio.Queue[Exit] = asyncio.Queue()
         self._ended: dict[TaskKey, asyncio.Event] = {}
         self._followers: set[asyncio.Task[None]] = set()
+        self._preemptors: dict[TaskKey, str] = {}
         self._api: Api | None = None
 
     async def adopt(self) -> list[Running | Exit]:
@@ -72,9 +77,17 @@ class PodRuntime(Runtime):
             await asyncio.sleep(POLL_S)
         self._exits.put_nowait(Exit(key, code, SYSTEM.boot(), launch.device_ids, ordered_by=launch.ordered_by))
 
+    async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
+        if payload.get("preemptors_pods") == "nominated":
+            self._preemptors[key] = payload["preemptor"]
+
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         if key not in self._ended:
             return
+        if (preemptor := self._preemptors.pop(key, "")) and grace_s:
+            nomination = Nomination(self._node, preemptor, grace_s)
+            while not await nomination.is_settled(await self._connection()):  # noqa: ASYNC110 - the API server is asked
+                await asyncio.sleep(POLL_S)
         self._ended[key].set()
         pod, api = await self._pod(key), await self._connection()
         if pod is None:
@@ -87,7 +100,7 @@ class PodRuntime(Runtime):
             return
 
     async def kill(self, key: TaskKey) -> None:
-        await self.terminate(key)
+        await self.terminate(key, 0)
 
     async def wait_exit(self) -> Exit:
         return await self._exits.get()

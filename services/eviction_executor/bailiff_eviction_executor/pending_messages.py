@@ -9,6 +9,7 @@ from bailiff_core.actions.fits_now import fits_without_evictions
 from bailiff_core.lifecycle.coordinated_checkpoint import common_step
 from bailiff_core.model.evictions import active_evictions, evictions_of
 from bailiff_core.model.grace import term_after
+from bailiff_core.model.job_spec import WORKLOAD_UID
 from bailiff_core.model.snapshots import restore_step, save_step, saved_by
 from bailiff_core.model.state import Eviction, Job, PoolState, Preemption, Task
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -72,9 +73,18 @@ def pending_commands(state: PoolState) -> Iterator[Evict | CancelEviction]:
                     cause=eviction.cause,
                     for_job=eviction.for_job,
                     respect_budgets=state.rules.kubernetes.pdb == "respect",
+                    nominated=_nominates(state, eviction, node),
                     save=save,
                     together=save in ("snapshot", "auto") and len(entry.tasks) > 1,
                 )
+
+
+def _nominates(state: PoolState, eviction: Eviction, node: int) -> bool:
+    """Whether a bridge nominates pods to this node: the preemptor is a workload, and has a place there."""
+    job = state.jobs.get(eviction.for_job or "")
+    if job is None or WORKLOAD_UID not in job.demand.labels:
+        return False
+    return any(task.state == "reserved" and task.node == node for task in job.tasks)
 
 
 def _carries_out(task: Task, eviction: Eviction) -> bool:

@@ -66,12 +66,13 @@ class OpenGate(PodChange):
 
 @dataclass(frozen=True)
 class Nominate(PodChange):
-    """Nominate a gated pod to the node where its place is reserved; to none where the node is empty.
+    """Nominate a gated pod of this job to the node where its place is reserved; to none where the node is empty.
 
     kube-scheduler counts a nominated pod as if it were there, so that no other pod takes what its victims release.
     """
 
     node: str
+    job: str = ""
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,10 @@ class CarryOut:
                 await self._open_gate(action)
             case MarkPod(pod, job):
                 await self._patch_pod(pod, {"metadata": {"annotations": {names.JOB: job}}})
-            case Nominate(pod, node):
-                status = {"nominatedNodeName": node or None}
-                await self._patch_pod(pod, {"metadata": {}, "status": status}, subresource="status")
+            case Nominate(pod, node, job):
+                annotations = {"annotations": {names.JOB: job}} if job else {}  # the victims' agents wait for it
+                patch: Object = {"metadata": annotations, "status": {"nominatedNodeName": node or None}}
+                await self._patch_pod(pod, patch, subresource="status")
             case CopyCheckpoint(pod, checkpoint):
                 await self._patch_pod(pod, {"metadata": {"annotations": dict(checkpoint)}})
             case DeletePod(pod, message):

@@ -45,7 +45,7 @@ def pod_actions(
             yield EndPod(pod, f"attempt {pod.attempt} of {job.id} is over")
             continue
         if pod.gated and pod.nominated != nominated.get(pod.uid, ""):
-            yield Nominate(pod, nominated.get(pod.uid, ""))
+            yield Nominate(pod, nominated.get(pod.uid, ""), job.id if job is not None and pod.uid in nominated else "")
         if workload.is_pod_group and workload.requeues and job is not None and is_open and pod.gated and not pod.job:
             yield MarkPod(pod, job.id)
         yield from _told(pool, workload, job, tasks.get(pod.task_hash), pod, status)

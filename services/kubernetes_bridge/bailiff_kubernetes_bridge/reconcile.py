@@ -5,6 +5,7 @@ Whoever carries out a part of the actions and computes them again, or another re
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from bailiff_core.model.job_spec import WORKLOAD_UID
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records.job_requests import CancelJob, ScaleJob, SubmitJob
 
@@ -15,7 +16,7 @@ from .messages import PoolView, Status, status_of
 from .pods import lacks_pods, pod_actions
 from .responder import responses
 from .shown import show
-from .submission import KIND, UID, Rules, is_of, run_of, submission, submission_id
+from .submission import KIND, Rules, is_of, run_of, submission, submission_id
 from .view import ClusterView
 from .workloads.model import Pod, Workload
 
@@ -53,7 +54,7 @@ def newest_jobs(state: PoolState, rules: Rules) -> Mapping[str, str]:
 
 def uid_of_workload(job: Job, rules: Rules) -> str | None:
     """The uid of the workload of this cluster that the job stands for; None for other jobs."""
-    return job.demand.labels.get(UID) if is_of(job, rules) else None
+    return job.demand.labels.get(WORKLOAD_UID) if is_of(job, rules) else None
 
 
 def _of_workload(cluster: ClusterView, pool: PoolView, rules: Rules, workload: Workload, job: Job | None) -> Iterator[Action]:

@@ -10,7 +10,7 @@ from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import TEN_YEARS
 from bailiff_core.model.identity import SignIn
-from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.model.job_spec import WORKLOAD_UID, JobSpec
 from bailiff_core.model.job_spec import Workload as WorkloadReference
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records.job_requests import SubmitJob
@@ -19,7 +19,7 @@ from bailiff_kubernetes.resources import Object
 from .workloads.model import Pod, Role, Workload
 from .workloads.node_affinity import meets, terms_text
 
-CLUSTER, KIND, NAMESPACE, NAME, UID = (f"kubernetes/{name}" for name in ("cluster", "kind", "namespace", "name", "uid"))
+CLUSTER, KIND, NAMESPACE, NAME = (f"kubernetes/{name}" for name in ("cluster", "kind", "namespace", "name"))
 MAX_FAILURES = 1000  # the workload's own controller counts failures, and ends it
 LONGEST_NAME = 44
 
@@ -89,7 +89,7 @@ def submission(
             KIND: workload.resource.kind,
             NAMESPACE: workload.namespace,
             NAME: workload.name,
-            UID: workload.uid,
+            WORKLOAD_UID: workload.uid,
         },
         "elastic": "live",  # controllers add pods, and restart none
         "on_eviction": "requeue" if workload.requeues else "end",

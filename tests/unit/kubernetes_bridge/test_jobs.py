@@ -5,8 +5,10 @@ from tests.kits.bridge import World
 from tests.kits.bridge_objects import gated, job_object, message
 from tests.kits.log_builder import policy
 
+from bailiff_bus.messages.commands import Evict
 from bailiff_core.model.grace import grace_of
 from bailiff_core.records.job_requests import ResumeJob
+from bailiff_eviction_executor.pending_messages import pending_commands
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.actions import EndPod, Send
 from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
@@ -164,6 +166,26 @@ def test_while_its_place_is_reserved_its_pods_are_nominated_to_it(world):
     places = {task.index: world.story.state.nodes[task.node].name for task in world.job("serve").tasks}
     assert {*places.values()} == {"n1", "n2"}
     assert [*nominations(world, "serve").values()] == [places[0], places[1]]
+    assert {pod["metadata"]["annotations"][names.JOB] for pod in world.pods_of("serve")} == {world.job("serve").id}
+
+
+@pytest.mark.parametrize("preemptor", ["workload", "job"])
+def test_agents_wait_for_nominations_on_nodes_where_a_workload_gets_a_place(world, preemptor):
+    """A job of `bailiff submit` has no pods yet, and on another node nobody gets what is released."""
+    world.add(job_object("train", pods=2, gpus=8))
+    world.run("train")
+    train = world.job("train").id
+    if preemptor == "workload":
+        world.add(job_object("serve", pods=1, gpus=8, labels={names.PRIORITY_CLASS: "inference"}))
+        world.settle()
+        serve = world.job("serve").id
+    else:
+        world.story.submit(serve := "serve", gpus=8, cls="inference")
+    world.story.propose()
+    world.story.begin(train)
+    [place] = (world.story.state.nodes[task.node].name for task in world.story.job(serve).tasks)
+    orders = {each.node: each.nominated for each in pending_commands(world.story.state) if isinstance(each, Evict)}
+    assert orders == {node: preemptor == "workload" and node == place for node in ("n1", "n2")}
 
 
 def test_a_place_that_is_given_up_is_nobodys_nomination_any_more(world):

@@ -1,5 +1,6 @@
 """TERM and KILL of a pod whose disruption budget is respected: asked until it allows it, deleted when the grace is over."""
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 
 from bailiff_kubernetes import BudgetForbids, Forbidden
-from bailiff_kubernetes.names import JOB_TRACKING
+from bailiff_kubernetes.names import JOB, JOB_TRACKING, POOL
+from bailiff_node_agent.runtime.kubernetes.nominations import NOMINATED_WITHIN_S
 from bailiff_node_agent.runtime.kubernetes.stopping import KILL_GRACE_S, PodStop
 from bailiff_node_agent.runtime.kubernetes.task_files import TaskFiles, TaskOrder
 from bailiff_node_agent.runtime.kubernetes.unreached_node import NoProcesses
@@ -25,10 +27,15 @@ FORBIDS = BudgetForbids("Cannot evict pod as it would violate the pod's disrupti
 
 
 class Server:
-    """An API server whose eviction API answers with these refusals first."""
+    """An API server whose eviction API answers with these refusals first. nominated: whose pods are, to the pod's node."""
 
     def __init__(self, *refusals: Exception) -> None:
         self.refusals, self.calls, self.finalizers = [*refusals], list[str](), list[Any]()
+        self.nominated = list[str]()
+
+    async def list(self, _: object, *, labels: str, fields: str) -> Any:
+        assert (labels, fields) == (POOL, "status.nominatedNodeName=n1")
+        return SimpleNamespace(items=[{"metadata": {"annotations": {JOB: job}}} for job in self.nominated])
 
     async def evict(self, pod: dict[str, Any], grace_s: int) -> None:
         self.calls.append(f"evict {pod['metadata']['uid']} {grace_s}")
@@ -52,7 +59,7 @@ def files(tmp_path: Path) -> TaskFiles:
 
 
 def stop_of(files: TaskFiles, server: Server) -> PodStop:
-    return PodStop(SimpleNamespace(files=files, api=server, processes=NoProcesses()))  # type: ignore[arg-type]
+    return PodStop(SimpleNamespace(node="n1", files=files, api=server, processes=NoProcesses()))  # type: ignore[arg-type]
 
 
 def evicted(files: TaskFiles, grace_s: int, **payload: str) -> None:
@@ -90,6 +97,43 @@ async def test_the_end_of_the_grace_is_the_end_of_the_respect(files: TaskFiles, 
     note = stop.budget_note(ORDER)
     assert note is not None
     assert note.startswith("deleted at the end of its grace although its disruption budget forbade it: ")
+
+
+async def test_nobody_ends_before_the_preemptors_pods_are_nominated_to_the_node(files: TaskFiles) -> None:
+    """Or kube-scheduler gives what it releases to any pod that waits. Nominations of others keep no room for it."""
+    server = Server()
+    stop = stop_of(files, server)
+    evicted(files, 30, preemptors_pods="nominated")
+    for nominated in ([], ["other"]):
+        server.nominated = nominated
+        await stop.carry_out(ORDER, POD, None)
+        assert (server.calls[1:], stop.waits_for_room) == ([MARKED] * len(nominated), True)
+    server.nominated = ["other", "serve"]
+    await stop.carry_out(ORDER, POD, None)
+    assert (server.calls[-1], stop.waits_for_room) == ("delete pod-1 u1 30", False)
+
+
+async def test_the_end_of_the_grace_waits_for_no_nomination(files: TaskFiles) -> None:
+    server = Server()
+    stop = stop_of(files, server)
+    evicted(files, 30, preemptors_pods="nominated")
+    await stop.carry_out(ORDER, POD, None)
+    files.stop.write(KEY, KILL_GRACE_S)
+    await stop.carry_out(ORDER, POD, None)
+    assert (server.calls[-1], stop.waits_for_room) == ("delete pod-1 u1 1", False)
+
+
+async def test_a_nomination_is_waited_for_half_of_the_grace_at_most(files: TaskFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+    for grace_s, waits_s in ((4, 2.0), (600, NOMINATED_WITHIN_S)):
+        server = Server()
+        stop = stop_of(files, server)
+        evicted(files, grace_s, preemptors_pods="nominated")
+        for passed, is_over in ((0.0, False), (waits_s - 0.1, False), (0.2, True)):
+            now[0] += passed
+            await stop.carry_out(ORDER, POD, None)
+            assert any(call.startswith("delete") for call in server.calls) == is_over
 
 
 async def test_without_respect_no_budget_is_asked(files: TaskFiles) -> None:

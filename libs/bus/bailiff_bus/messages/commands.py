@@ -123,7 +123,8 @@ class Evict(JobCommand):
     """Evict the job's tasks on this node: notice now, TERM after `term_after`, KILL after `grace`.
 
     Without `term_after`, and for tasks that have not subscribed to notices, TERM follows with the notice. respect_budgets: TERM
-    is a request to Kubernetes' eviction API, repeated until a PodDisruptionBudget allows it or KILL is due.
+    is a request to Kubernetes' eviction API, repeated until a PodDisruptionBudget allows it or KILL is due. nominated: a bridge
+    nominates pods of `for_job` to this node, and TERM waits a moment for that, so that no other pod gets what the task releases.
     save: with `snapshot` the node saves the tasks at once, in place of notice and TERM; with `auto` when TERM is due, unless the
     task has acknowledged the notice; with `none` nobody waits for a checkpoint. A task that cannot be saved gets TERM.
     together: all tasks of a gang are saved: each waits for `SnapshotStep` once it is frozen, and once it is stored.
@@ -136,6 +137,7 @@ class Evict(JobCommand):
     cause: str
     for_job: Name | None = None
     respect_budgets: bool = False
+    nominated: bool = False
     save: Checkpointing = "job"
     together: bool = False
 

@@ -41,6 +41,10 @@ ADDED_LABELS = (runtime_label(""), sharing_label(""))
 """Begin the labels that admission adds to those that a task requires."""
 
 
+WORKLOAD_UID = "kubernetes/uid"
+"""A job that stands for a Kubernetes workload has this label, with the workload's uid. A bridge sets it."""
+
+
 class Workload(Document):
     """The Kubernetes object whose pods are the job's tasks, for example one of the group batch. Its own controller makes them."""
 

@@ -58,6 +58,7 @@ class EvictionDriver:
                 self.exits.report_again(task)
             elif self.context.evictions.get(str(key)) is None:
                 how = {"disruption_budgets": "respect"} if command.respect_budgets else {}
+                how |= {"preemptors_pods": "nominated"} if command.nominated else {}
                 self._begin(
                     task, command.grace, command.term_after, command.cause, command.for_job, how, command.save, command.together
                 )
@@ -259,7 +260,10 @@ class EvictionDriver:
 
 
 def _notice(eviction: RunningEviction) -> dict[str, Any]:
-    """The notice for the job, without its absolute deadlines. disruption_budgets: where they are respected."""
+    """The notice for the job, without its absolute deadlines.
+
+    disruption_budgets: where they are respected. preemptors_pods: where a pod's runtime is to wait for their nomination.
+    """
     total = eviction.grace_us + eviction.kill_after_us
     return {
         "reason": eviction.detail["reason"],

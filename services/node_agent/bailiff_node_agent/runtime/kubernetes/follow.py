@@ -290,6 +290,8 @@ class PodFollower:
         """The longest time until the next look. Changes of the object end it; processes are polled."""
         if pod is None or pod_status.has_ended(pod):
             return FAST_POLL_S if self._node.reaches_node else POLL_S
+        if self._stop.waits_for_room:
+            return FAST_POLL_S
         return POLL_S if self._node.reaches_node or self._stop.is_due(self.order) else IDLE_POLL_S
 
     def _current(self) -> Object | None:

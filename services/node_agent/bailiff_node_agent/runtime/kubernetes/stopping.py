@@ -22,6 +22,7 @@ from bailiff_node_agent.runtime.supervisor.processes import read_process, send
 from bailiff_service.logs import logger
 
 from . import pod_status
+from .nominations import Nomination
 from .pod_node import PodNode
 from .task_files import TaskOrder
 
@@ -40,6 +41,9 @@ class PodStop:
         self._node = node
         self._deleted_with: int | None = None
         self._is_away = False
+        self._nomination: Nomination | None = None
+        self.waits_for_room = False
+        """Whether TERM waits until the preemptor's pods are nominated to this node."""
         self._marked: bool | None = None
         """Whether the pod has the condition by Bailiff's word; None: an earlier agent may have set it."""
 
@@ -77,11 +81,22 @@ class PodStop:
             await self._signal(order, signal.SIGKILL)  # a kubelet that waits for a longer grace may not shorten it at once
 
     async def _delete(self, order: TaskOrder, pod: Object, grace_s: int) -> bool:
-        """Whether the API server will end the pod: a disruption budget may forbid it until the grace is over."""
+        """Whether the API server will end the pod: until the grace ends it may wait for nominated pods, or a budget."""
+        self.waits_for_room = grace_s != KILL_GRACE_S and not await self._is_room_kept(order, grace_s)
+        if self.waits_for_room:
+            return False
         if grace_s != KILL_GRACE_S and self._respects_budgets(order):
             return await self._evict(order, pod, grace_s)
         await self._node.api.delete(PODS, order.name, order.namespace, uid=order.uid, grace_s=grace_s)
         return True
+
+    async def _is_room_kept(self, order: TaskOrder, grace_s: int) -> bool:
+        """Whether no pod of others would get what this one releases, as far as that is waited for."""
+        eviction = self._node.files.eviction.read(order.key)
+        if eviction is None or eviction["payload"].get("preemptors_pods") != "nominated":
+            return True
+        self._nomination = self._nomination or Nomination(self._node.node, eviction["payload"]["preemptor"], grace_s)
+        return await self._nomination.is_settled(self._node.api)
 
     def _respects_budgets(self, order: TaskOrder) -> bool:
         eviction = self._node.files.eviction.read(order.key)
