@@ -94,8 +94,8 @@ class DeviceQuarantine:
         free = [device for device in devices if device not in in_use]
         for reading in read_devices(self.inventory, free):
             foreign = self._foreign(reading)
-            if reading.device_id in self.quarantined:
-                continue
+            if reading.device_id in self.quarantined or reading.pods:
+                continue  # whose a pod is, `watch_foreign_pods` finds out: it may be a task that is about to start
             if foreign:
                 self._add(
                     _quarantined(reading, "foreign", f"{_pid_names(foreign)} not started by this node", 0), LastUser(pids=foreign)

@@ -126,6 +126,20 @@ async def stop(host: Host) -> None:
     await asyncio.gather(host.running, return_exceptions=True)
 
 
+def test_what_a_pod_holds_as_the_agent_starts_is_no_foreign_memory() -> None:
+    """It may be a task whose pod is bound, and whose GPUs the agent before had not read yet. `watch_foreign_pods` knows."""
+
+    class Held(SimulatedInventory):
+        def usage(self, device_id: str) -> DeviceUsage:
+            return DeviceUsage(GIB, (), pods=(("team-a", "pod-1"),) if device_id == GPU else ())
+
+    inventory = Held("2xH100-80GB", "n1")
+    quarantine = DeviceQuarantine(inventory, MemoryStorage(), "boot", lambda *_, **__: None, dict)
+    quarantine.start()
+    assert {*quarantine.quarantined} == {OTHER}, "where no pod has it, its memory is of a process"
+    assert GPU not in quarantine.baseline, "and is not what the driver keeps of an unused GPU"
+
+
 async def test_a_device_with_memory_in_use_after_its_task_is_quarantined_until_it_is_free(begin: Any) -> None:
     host = await begin()
     await host.start("leaky", GPU)

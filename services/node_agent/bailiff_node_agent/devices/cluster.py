@@ -51,7 +51,8 @@ class ClusterInventory(DeviceInventory):
         pod = self._node.doubts().get(device_id)
         if pod is not None:
             raise DeviceUnavailable(f"its pod {pod} was removed without a reported end: nothing proves that it is free")
-        return DeviceUsage(IN_USE if device_id in self._node.holders() else 0, ())
+        holder = self._node.holders().get(device_id)
+        return DeviceUsage(0, ()) if holder is None else DeviceUsage(IN_USE, (), pods=(holder,))
 
     def problems(self) -> dict[str, DeviceProblem]:
         return {slot: DeviceProblem("driver", NOT_OFFERED) for slot in self._node.unhealthy()}
