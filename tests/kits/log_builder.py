@@ -351,11 +351,12 @@ class Story:
             ),
         )
 
-    def quarantined(self, node: str, device: int, job: str | None = None) -> list[Decision]:
-        """A device of the node was not seen free in time."""
+    def quarantined(self, node: str, device: int, job: str | None = None, foreign: str = "") -> list[Decision]:
+        """A device of the node was not seen free in time. foreign: who has it, where that is no task."""
         found = self.state.nodes[self.state.node_numbers[node]].devices[device].id
         seen = facts.DeviceReading(device=found, memory_used=GIB, processes=0)
-        return self.cycle(facts.DeviceQuarantined(node=node, device=found, reason="not-free", reading=seen, job=job))
+        why: Any = {"reason": "foreign", "detail": foreign} if foreign else {"reason": "not-free"}
+        return self.cycle(facts.DeviceQuarantined(node=node, device=found, reading=seen, job=job, **why))
 
     def cleared(self, node: str, device: int) -> list[Decision]:
         """The quarantined device was seen free."""

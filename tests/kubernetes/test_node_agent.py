@@ -38,6 +38,12 @@ async def test_the_log_names_the_gpus_that_the_kubelet_chose_and_gives_none_twic
     kubernetes.kubectl("apply", "-n", kubernetes_namespace, "-f", "-", stdin=json.dumps(foreign))
     await pool.until("the foreign pod's GPUs are out of use", lambda state: state.nodes[0].quarantined.bit_count() == 3)
     assert {fact.reason for fact in new_facts(DeviceQuarantined)} == {"foreign"}
+    holder = f"the pod {kubernetes_namespace}/foreign, which is not Bailiff's, has it"
+    await pool.until_alarm("device-quarantined", holder)
+    await submit(pool, "whole", 8)
+    await pool.until("it is pending", lambda state: "whole" in state.jobs and state.jobs["whole"].phase == "pending")
+    assert holder in pool.system.command(pool.pool, "explain", "whole")
+    await pool.cancel("whole")
 
     # Three jobs of the other five; each has what the log says, and no GPU is named twice.
     sizes = {"a": 2, "b": 1, "c": 2}

@@ -9,10 +9,10 @@ from bailiff_kubernetes.resources import Object
 
 from .actions import Send
 from .cordons import cordons
-from .messages import PoolView
+from .messages import PoolView, head_of
 from .pool_log import PoolLog
 from .reconcile import actions_of, newest_jobs, uid_of_workload
-from .shown import head_of, name_of
+from .shown import name_of
 from .submission import Rules
 from .view import ClusterView
 from .work_queue import NODES, WorkQueue

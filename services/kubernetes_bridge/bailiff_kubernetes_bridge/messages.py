@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bailiff_core.explain.unblockers import unusable_text
 from bailiff_core.explain.victims import rule_text
 from bailiff_core.humanize import count_text, user_text
 from bailiff_core.model.evictions import evictions_of
@@ -11,6 +12,8 @@ from bailiff_core.model.state import Eviction, Job, PoolState
 from bailiff_core.records.decisions import PreemptionDecided
 
 LONGEST = 900  # bytes; an Event holds 1,024
+POSITIONS = 20
+"""Of so many pending jobs is shown what changes without them, as the place in the queue: a change costs no more requests."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,17 @@ class PoolView:
         return rejection is not None and (rejection.retry_at is None or self.state.now < rejection.retry_at)
 
 
+def head_of(state: PoolState) -> list[str]:
+    """The pending jobs whose places are shown, in queue order. A job that wants more tasks is in the queue, too."""
+    found: list[str] = []
+    for name in state.queue:
+        if len(found) == POSITIONS:
+            break
+        if name not in state.active:
+            found.append(name)
+    return found
+
+
 def status_of(pool: PoolView, job: Job, pods: int) -> Status:
     """The job's state, for its workload and the pods that wait. pods: how many of its pods are there, and have not ended."""
     state = pool.state
@@ -107,7 +121,10 @@ def status_of(pool: PoolView, job: Job, pods: int) -> Status:
         return Status("Waiting", f"{job.id} waits for other jobs: {', '.join(job.waits_for)}")
     seq, why = pool.pending_reasons.get(job.id, (job.seq, "it is in the queue"))
     before = _preempted_before(pool, job)
-    return Status("Pending", _cited(f"{job.id} is pending: {why}", pool, seq) + before, warning=bool(before))
+    text = _cited(f"{job.id} is pending: {why}", pool, seq) + before
+    if unusable := unusable_text(state) if job.id in head_of(state) else "":
+        text = f"{text}; {unusable}".encode()[:LONGEST].decode(errors="ignore")
+    return Status("Pending", text, warning=bool(before))
 
 
 def _preempted_before(pool: PoolView, job: Job) -> str:

@@ -6,31 +6,18 @@ It is compared with the one that the cluster has, and written where they differ;
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.state import Job
 from bailiff_kubernetes import task_hash
 from bailiff_kubernetes.resources import BAILIFF_JOBS, PODS, Object
 
 from .actions import Show
-from .messages import PoolView, Status, nodes_text
+from .messages import PoolView, Status, head_of, nodes_text
 from .workloads.model import Pod, Workload
 
-POSITIONS = 20
-"""Of so many pending jobs the place in the queue is shown: a job that leaves it costs at most as many requests."""
 MAX_OWNERS = 10
 MAX_NAME = 253
 """Characters of an object's name. A longer one is cut, and ends with the digest of the whole."""
 RUNS = ("starting", "running")
-
-
-def head_of(state: PoolState) -> list[str]:
-    """The pending jobs whose places are shown, in queue order. A job that wants more tasks is in the queue, too."""
-    found: list[str] = []
-    for name in state.queue:
-        if len(found) == POSITIONS:
-            break
-        if name not in state.active:
-            found.append(name)
-    return found
 
 
 def name_of(workload: Workload) -> str:

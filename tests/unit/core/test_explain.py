@@ -563,7 +563,7 @@ def test_releasing_resources_reservations_and_unusable_gpus_are_named() -> None:
     texts_by_question = answer_to(story, "waits", "What would unblock it?")
     assert "Being evicted now: low, with 7 GPUs, for high; its grace ends at " in texts_by_question
     assert "Reserved for high: 6 GPUs, until " in texts_by_question
-    assert "1 GPU on n1 cannot be allocated" in texts_by_question
+    assert "1 GPU on n1 cannot be allocated (not-free). Each of them: bailiff node list." in texts_by_question
 
 
 def bits_free(story: Story) -> list[int]:

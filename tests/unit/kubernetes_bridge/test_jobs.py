@@ -169,6 +169,18 @@ def test_while_its_place_is_reserved_its_pods_are_nominated_to_it(world):
     assert {pod["metadata"]["annotations"][names.JOB] for pod in world.pods_of("serve")} == {world.job("serve").id}
 
 
+def test_a_pod_that_waits_names_the_pods_of_others_that_have_gpus(world):
+    holder = "the pod team-b/serve, which is not Bailiff's, has it"
+    world.story.quarantined("n1", 0, foreign=holder)
+    world.add(job_object("train", pods=2, gpus=8))
+    world.settle()
+    assert f"; 1 GPU on n1 cannot be allocated ({holder})" in message(world.pods_of("train")[0])
+    assert status(world).endswith(f"({holder})")
+    world.story.cleared("n1", 0)
+    world.settle()
+    assert holder not in message(world.pods_of("train")[0])
+
+
 @pytest.mark.parametrize("preemptor", ["workload", "job"])
 def test_agents_wait_for_nominations_on_nodes_where_a_workload_gets_a_place(world, preemptor):
     """A job of `bailiff submit` has no pods yet, and on another node nobody gets what is released."""

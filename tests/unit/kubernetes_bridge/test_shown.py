@@ -7,7 +7,7 @@ from tests.kits.bridge_rounds import Rounds
 
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.actions import Show
-from bailiff_kubernetes_bridge.shown import POSITIONS
+from bailiff_kubernetes_bridge.messages import POSITIONS
 
 URGENT = {names.PRIORITY_CLASS: "inference"}
 

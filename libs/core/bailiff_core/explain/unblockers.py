@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from bailiff_core.humanize import MAX_NAMED, count_text, duration_text, first_names
-from bailiff_core.model.state import Job, Node, PoolState
+from bailiff_core.model.state import Device, Job, Node, PoolState
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
@@ -158,18 +158,24 @@ def _limits(state: PoolState) -> Iterator[Sentence]:
 
 
 def _unusable_devices(state: PoolState) -> Iterator[Sentence]:
-    counts = [(node, _unusable(node)) for node in state.nodes.values()]
-    affected = [(node.name, count) for node, count in counts if count]
-    if affected:
-        total = count_text(sum(count for _, count in affected), "GPU")
-        yield Sentence(
-            f"{total} on {first_names([name for name, _ in affected])} cannot be allocated; for the reasons: bailiff node list."
-        )
+    text = unusable_text(state)
+    if text:
+        yield Sentence(f"{text}. Each of them: bailiff node list.")
 
 
-def _unusable(node: Node) -> int:
-    """Number of devices that are quarantined or unhealthy."""
-    return sum(1 for device in node.devices if not device.healthy or node.quarantined >> device.number & 1)
+def unusable_text(state: PoolState) -> str:
+    """How many GPUs are quarantined or unhealthy, where and why, as for a pod of others that has them; empty: none."""
+    found = [(node, device) for node in state.nodes.values() for device in node.devices if _is_unusable(node, device)]
+    if not found:
+        return ""
+    nodes = first_names([*dict.fromkeys(node.name for node, _ in found)])
+    faults = [*dict.fromkeys(device.fault for _, device in found if device.fault)]
+    why = "; ".join([*faults[:MAX_NAMED], *(["and others"] if len(faults) > MAX_NAMED else [])])
+    return f"{count_text(len(found), 'GPU')} on {nodes} cannot be allocated{f' ({why})' if why else ''}"
+
+
+def _is_unusable(node: Node, device: Device) -> bool:
+    return not device.healthy or bool(node.quarantined >> device.number & 1)
 
 
 def _gpus_allocated(job: Job) -> int:
