@@ -30,6 +30,7 @@ def evicted(story: Story, end: str) -> None:
     at = {**story.at("job", 0), "driver": "criu"}
     if end in ("stored", "save_failed"):
         story.cycle(facts.EvictionStageReached(**at, stage="frozen"))
+        story.time += story.state.seq % 5 * MINUTE  # how long it takes to save it
         said = {"bytes": 1, "sha256": MANIFEST} if end == "stored" else {"reason": "a socket"}
         story.cycle(facts.EvictionStageReached.model_validate({**at, "stage": end, **said}))
     story.ends("job", -9)
@@ -52,7 +53,7 @@ def step(story: Story, number: int, what: str) -> None:
     if what.startswith("restore") and kept is not None and task.restores and not task.restored:
         about = {"from_attempt": kept.attempt, "driver": "criu", **story.at("job", 0)}
         failed = facts.TaskRestoreFailed(**about, reason="a taken port", lost_gpu_ms=kept.work_gpu_ms)
-        story.cycle(failed if what == "restore failed" else facts.TaskRestored(**about, bytes=1))
+        story.cycle(failed if what == "restore failed" else facts.TaskRestored(**about, bytes=1, restored=number % 3 * MINUTE))
     if story.job("job").phase == "starting":
         story.started("job")
 

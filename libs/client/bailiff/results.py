@@ -203,7 +203,8 @@ class Victim:
         tasks: The evicted tasks, as in `4-7`; empty: all.
         gpus: Number of GPUs of the evicted tasks.
         work_lost_gpu_ms: Work since its last checkpoint, or since its start.
-        restart_gpu_ms: What the policy assumes that its restart costs.
+        restart_gpu_ms: What its restart costs: as the policy assumes, or as measured.
+        restart_measured: By its last snapshot and the restore from it.
         to: The new node of each task that has one, in task order.
     """
 
@@ -216,6 +217,7 @@ class Victim:
     gpus: float
     work_lost_gpu_ms: int
     restart_gpu_ms: int
+    restart_measured: bool
     to: tuple[str, ...]
 
 

@@ -1,5 +1,5 @@
 """Versions of the engine. `LOGIC` rises with every change of what `decide` or a search yields for the same state."""
 
-LOGIC = 7
+LOGIC = 8
 RELEASE = "0.1.0"
-STATE_SCHEMA = 7
+STATE_SCHEMA = 8

@@ -127,7 +127,8 @@ class VictimView(TypedDict):
     tasks: Annotated[str, Field(description="The evicted tasks, as in `4-7`; empty: all.")]
     gpus: Annotated[Gpus, Field(description="Of the evicted tasks.")]
     work_lost_gpu_ms: Annotated[int, Field(description="Work since its last checkpoint, or since its start.")]
-    restart_gpu_ms: Annotated[int, Field(description="What the policy assumes that its restart costs.")]
+    restart_gpu_ms: Annotated[int, Field(description="What its restart costs: as the policy assumes, or as measured.")]
+    restart_measured: Annotated[bool, Field(description="By its last snapshot and the restore from it.")]
     to: Annotated[list[str], Field(description="The new node of each task that has one, in task order.")]
 
 
@@ -208,6 +209,7 @@ def victim_view(
         "gpus": allocated_gpu_milli(state, job, tasks) / 1000,
         "work_lost_gpu_ms": loss.work,
         "restart_gpu_ms": loss.restart,
+        "restart_measured": loss.measured > 0,
         "to": list(to),
     }
 
@@ -235,6 +237,7 @@ def chosen_victim(state: PoolState, choice: VictimChoice) -> VictimView:
         "gpus": milli / 1000,
         "work_lost_gpu_ms": loss.work,
         "restart_gpu_ms": loss.restart,
+        "restart_measured": loss.measured > 0,
         "to": nodes_of(state, choice.moved_to),
     }
 

@@ -130,7 +130,7 @@ def lost_work_of(state: PoolState, record: Record) -> tuple[Key, LostWork] | Non
     job = state.jobs[data.job]
     stopped = gpu_milli_of_end(state, job.id)
     loss = loss_of_end(state, job.id)
-    return (job.id, job.seq), LostWork(data.attempt, job.class_name, data.cause, data.outcome, stopped, *loss)
+    return (job.id, job.seq), LostWork(data.attempt, job.class_name, data.cause, data.outcome, stopped, loss.work, loss.restart)
 
 
 def _lost_with_snapshot(state: PoolState, data: facts.TaskStarted | facts.TaskRestoreFailed) -> tuple[Key, LostWork] | None:

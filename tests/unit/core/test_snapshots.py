@@ -162,6 +162,63 @@ def test_a_saved_eviction_costs_no_work_and_the_explanation_says_how_long_the_jo
     assert accounted(story) == [("requested", 0)]
 
 
+def restored_after(story: Story, saving: int, restoring: int) -> None:
+    """It is evicted, saved in this time and restored in that, µs."""
+    evict(story, "job")
+    stage(story, "job", "frozen", driver="criu")
+    story.time += saving
+    stage(story, "job", "stored", driver="criu", bytes=2**30, sha256=MANIFEST, elapsed=saving)
+    story.ends("job", -9)
+    story.started("job")
+    about = {"bytes": 2**30, "verified": restoring // 4, "restored": restoring - restoring // 4}
+    story.cycle(*facts_of_report(story.state, of_snapshot(story, TaskRestoredReport, **about)))
+
+
+def test_once_it_was_restored_its_price_is_what_its_last_snapshot_took(story: Story) -> None:
+    assert loss_now(story.state, story.job("job"), 1000 * GPUS) == Loss(0, GPUS * 60_000), "as the policy assumes"
+    restored_after(story, saving=6 * SECOND, restoring=4 * SECOND)
+    first = next(iter(story.decisions("JobRequeued")))
+    assert (first.measured, first.lost_gpu_ms) == (False, GPUS * 60_000)
+    took = story.job("job").restart_time
+    assert took is not None
+    assert 10 * SECOND <= took < 11 * SECOND, "the log's times of the stages, and the node's of the restore"
+    story.time += 10 * MINUTE
+    price = GPUS * took // 1000
+    assert loss_now(story.state, story.job("job"), 1000 * GPUS) == Loss(0, 0, price)
+    other = next(name for name in ("n1", "n2") if name != story.state.nodes[story.job("job").tasks[0].node].name)
+    story.drain(other)
+    story.submit("urgent", gpus=GPUS, cls="build")
+    story.propose()
+    (victim,) = next(iter(story.decisions("PreemptionDecided"))).victims
+    assert (victim.job, victim.measured, victim.lost_gpu_ms) == ("job", True, price)
+    text = next(
+        each.text
+        for part in explain_job(story.state, story.job("job"), story.records)
+        for each in part.sentences
+        if "when it was selected" in each.text
+    )
+    assert "0 GPU-s of work and 40 GPU-s to save and restore (measured)" in text
+    story.holds()
+
+
+def test_the_explanation_says_what_the_time_away_was_spent_on(story: Story) -> None:
+    restored_after(story, saving=6 * SECOND, restoring=4 * SECOND)
+    texts = [each.text for part in explain_job(story.state, story.job("job"), story.records) for each in part.sentences]
+    (text,) = [each for each in texts if "restored from its snapshot" in each]
+    assert "with no work lost" in text
+    assert "(6s to be saved, " in text
+    assert " waiting, 4s to be restored)" in text
+
+
+def test_saving_that_takes_longer_than_the_work_is_old_makes_no_job_dearer_than_one_that_nobody_saves(story: Story) -> None:
+    restored_after(story, saving=2 * MINUTE, restoring=20 * MINUTE)
+    story.cycle(facts.ClockAdvanced(), after=MINUTE)
+    found = loss_now(story.state, story.job("job"), 1000 * GPUS)
+    assert found == Loss(0, GPUS * 60_000), "it has worked for less time than that"
+    story.cycle(facts.ClockAdvanced(), after=40 * MINUTE)
+    assert loss_now(story.state, story.job("job"), 1000 * GPUS).measured == GPUS * (story.job("job").restart_time or 0) // 1000
+
+
 @pytest.mark.parametrize(
     ("offers", "folder", "why"),
     [

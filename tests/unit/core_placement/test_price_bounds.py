@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.kits.builders import MINUTE, Sketch, group, requested_unit
 
+from bailiff_core.model.snapshot_offer import SnapshotOffer
 from bailiff_core.placement import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -20,7 +21,7 @@ from bailiff_core.victims.shortlist import Shortlist, _LevelColumns
 # --- the lowest price of a node that the shortlist leaves out: never above that of the cheapest victims on it
 
 
-MOST = 3
+MOST, SECOND = 3, 1_000_000
 
 
 def pool(random: Random, *, sizes: tuple[int, ...]) -> Sketch:
@@ -98,6 +99,20 @@ def test_no_bound_is_above_the_price_of_jobs_that_are_believed_less() -> None:
         sketch = pool(random, sizes=(1, 2))
         for job in sketch.state.jobs.values():
             job.unkept = random.choice((0, 1, 6))
+        compared += check(sketch, 1, exact=False)
+    assert compared > 30
+
+
+def test_no_bound_is_above_the_price_of_jobs_that_their_nodes_save() -> None:
+    compared = 0
+    for seed in range(30):
+        random = Random(seed)
+        sketch = pool(random, sizes=(1, 2))
+        for node in sketch.state.nodes.values():
+            node.snapshots = (SnapshotOffer(driver="criu"),)
+        for job in sketch.state.jobs.values():
+            job.demand = job.demand.model_copy(update={"checkpoint": random.choice(("job", "snapshot"))})
+            job.restart_time = random.choice((None, SECOND, 70 * SECOND, 90 * MINUTE))
         compared += check(sketch, 1, exact=False)
     assert compared > 30
 

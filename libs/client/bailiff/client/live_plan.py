@@ -170,7 +170,8 @@ def _age(state: PoolState, victim: VictimView) -> str:
 
 
 def _loss(victim: VictimView) -> Loss:
-    return Loss(victim["work_lost_gpu_ms"], victim["restart_gpu_ms"])
+    restart = (0, victim["restart_gpu_ms"]) if victim["restart_measured"] else (victim["restart_gpu_ms"], 0)
+    return Loss(victim["work_lost_gpu_ms"], *restart)
 
 
 def _nodes(names: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ JOBS: Columns = {
     "attempts": ("count", "times that it was placed"),
     "evictions": ("count", "attempts that ended by an eviction"),
     "work_lost_gpu_ms": ("GPU-ms", "work lost in evictions, failures and lost nodes: since the last checkpoint"),
-    "restart_gpu_ms": ("GPU-ms", "what the policy assumes that the restarts cost"),
+    "restart_gpu_ms": ("GPU-ms", "what the restarts cost: as the policy assumes, or as measured"),
     "ended": (US, "final end; empty: not within the log"),
     "outcome": ("word", "succeeded, failed, cancelled, evicted, timed-out; empty: not ended"),
 }
@@ -51,7 +51,7 @@ ATTEMPTS: Columns = {
     "outcome": ("word", "as the job's, or lost, yielded, preempted, preempted-unclean, not-started; empty: not ended"),
     "cause": ("word", "cause of the end: exit, or the cause of the eviction"),
     "work_lost_gpu_ms": ("GPU-ms", "work lost, if it was requeued: since the last checkpoint"),
-    "restart_gpu_ms": ("GPU-ms", "what the policy assumes that the restart costs"),
+    "restart_gpu_ms": ("GPU-ms", "what the restart costs: as the policy assumes, or as measured"),
 }
 EVICTIONS: Columns = {
     "decided_seq": ("seq", "the decision"),
@@ -69,7 +69,7 @@ EVICTIONS: Columns = {
     "priority": ("number", "the victim's effective priority"),
     "gpus": ("count", "whole GPUs allocated to it"),
     "work_lost_gpu_ms": ("GPU-ms", "work since its last checkpoint when it was selected"),
-    "restart_gpu_ms": ("GPU-ms", "what the policy assumes that the restart costs"),
+    "restart_gpu_ms": ("GPU-ms", "what the restart costs: as the policy assumes, or as measured"),
     "grace": (US, "from notice to KILL"),
     "started": (US, "when the executor started it"),
     **{stage: (US, f"when the last task reached the stage {stage}") for stage in STAGES},
@@ -92,7 +92,7 @@ REQUESTS: Columns = {
     "action": ("word", "the action used, or the last one tried"),
     "victims": ("count", "number of victims"),
     "victim_work_lost_gpu_ms": ("GPU-ms", "work lost of all victims when they were selected"),
-    "victim_restart_gpu_ms": ("GPU-ms", "what the policy assumes that their restarts cost"),
+    "victim_restart_gpu_ms": ("GPU-ms", "what their restarts cost: as the policy assumes, or as measured"),
     "candidates": ("count", "number of candidates"),
     "excluded": ("rule:count", "jobs excluded by each rule, separated by blanks"),
     "steps": ("count", "steps of the search"),

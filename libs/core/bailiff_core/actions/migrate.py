@@ -62,6 +62,7 @@ def moves_off_drained_nodes(state: PoolState, job: Job) -> bool:
 
 def _migration(state: PoolState, job: Job, place: GangPlacement, grace: int, reason: str) -> Decision:
     expires = state.now + state.rules.preemption.reservation_expiry + grace
+    loss = eviction_loss(state, job, allocated_tasks(job), whole=True, moved=True)
     return MigrationDecided(
         job=job.id,
         attempt=job.attempt,
@@ -69,7 +70,8 @@ def _migration(state: PoolState, job: Job, place: GangPlacement, grace: int, rea
         grace=grace,
         expires=expires,
         reason=reason,
-        lost_gpu_ms=sum(eviction_loss(state, job, allocated_tasks(job), whole=True, moved=True)),
+        lost_gpu_ms=sum(loss),
+        measured=loss.measured > 0,
         island=islands_used(state, job, place.tasks),
     )
 

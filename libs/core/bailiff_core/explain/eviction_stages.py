@@ -79,6 +79,8 @@ def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
         elif isinstance(data, CONTINUES) and data.task in by_task and data.task not in resumed and data.attempt > attempt:
             if isinstance(data, facts.TaskStarted) and not data.not_restored:
                 continue
+            if isinstance(data, facts.TaskRestored) and data.waits:
+                continue
             by_task[data.task].append(record)
             resumed.add(data.task)
     yield from (_shortened(record, data) for record in shortened if isinstance(data := record.data, decisions.GraceShortened))
@@ -90,6 +92,7 @@ def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
             data = record.data
             latest = max(latest, data.elapsed if isinstance(data, facts.EvictionStageReached) else record.time - notice.time)
             steps += _stage_texts(record, latest, _attached(notice))
+            steps += [away] if isinstance(data, facts.TaskRestored) and (away := _away(records, data, latest)) else []
         seqs = seqs_of(*(record.seq for record in records))
         texts = listed(steps) if steps else "it is still running"
         unattached = "" if _attached(notice) else ", without ever having subscribed to eviction notices"
@@ -151,6 +154,21 @@ def _stage_texts(record: Record, elapsed: int, attached: bool) -> Iterable[str]:
         case facts.TaskStarted() as started if started.not_restored:
             lost, why = cost_text(started.lost_gpu_ms), NOT_RESTORED[started.not_restored]
             yield f"not restored on {started.node} in attempt {started.attempt}, which loses {lost} of work: {why}"
+
+
+def _away(records: Iterable[Record], restored: facts.TaskRestored, elapsed: int) -> str:
+    """How long a task that its node saved was away, by what it spent the time on; empty: the stages are not on record.
+
+    Args:
+        elapsed: From its notice until it continued, µs.
+    """
+    at = {each.data.stage: each.data.elapsed for each in records if isinstance(each.data, facts.EvictionStageReached)}
+    if "frozen" not in at or "stored" not in at:
+        return ""
+    saving, restoring = at["stored"] - at["frozen"], restored.verified + restored.restored
+    waiting = max(0, elapsed - at["stored"] - restoring)
+    parts = f"{duration_text(saving)} to be saved, {duration_text(waiting)} waiting, {duration_text(restoring)} to be restored"
+    return f"away for {duration_text(saving + waiting + restoring)} ({parts})"
 
 
 def _facts(stage: facts.EvictionStageReached, attached: bool) -> str:

@@ -116,7 +116,7 @@ def _as_victim(
         if choice.tasks:
             part = dict.fromkeys((*numbers(choice.tasks), *numbers(choice.restarts)))
             stopped = [task for task in stopped if task.index in part]
-        loss = past_loss(state, job, choice.lost_gpu_ms, stopped, for_good=choice.ends)
+        loss = past_loss(state, job, choice.lost_gpu_ms, stopped, for_good=choice.ends, measured=choice.measured)
         text = f"Its loss when it was selected: {loss_text(loss, choice.lost_gpu_ms)}{counted}, without another checkpoint."
         yield Sentence(text, seqs_of(record.seq))
     if more := further_loss_text(choice):
@@ -192,7 +192,7 @@ def _following_events(state: PoolState, job: Job, record: Record, history: Seque
     for each, seqs in shrunk_together(each for each in after if isinstance(each.data, told)):
         if isinstance(each.data, decisions.JobRequeued):
             stopped = _started(job, each.data.attempt, [earlier for earlier in history if earlier.seq < each.seq])
-            loss = past_loss(state, job, each.data.lost_gpu_ms, stopped)
+            loss = past_loss(state, job, each.data.lost_gpu_ms, stopped, measured=each.data.measured)
             lost = f"; it lost {loss_text(loss, each.data.lost_gpu_ms)}" if each.data.lost_gpu_ms else ""
             again = f" again, as its attempt {each.data.attempt} {ATTEMPT_ENDS[each.data.outcome]}," if requeued else ""
             since, requeued = each if requeued else record, True

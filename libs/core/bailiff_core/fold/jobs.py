@@ -188,7 +188,8 @@ def job_pending(state: PoolState, decision: decisions.JobPending) -> None:
 def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     """The attempt is over; its outcome is counted."""
     job = state.jobs[decision.job]
-    note_loss(state, job, [task for task in job.tasks if task.state != "reserved"], decision.lost_gpu_ms)
+    started = [task for task in job.tasks if task.state != "reserved"]
+    note_loss(state, job, started, decision.lost_gpu_ms, measured=decision.measured)
     note_attempt(state, job)
     if decision.outcome in NOT_EVICTED:
         state.entitlements_changed = state.seq

@@ -31,8 +31,22 @@ def note_stored(state: PoolState, job: Job, task: Task, stage: facts.Stage) -> N
     work = counted_gpu_milli(state, job, job.tasks) * unsaved_time(state, job) // 1_000_000
     if job.snapshot is not None and all(each.restored for each in job.tasks):
         work += job.snapshot.work_gpu_ms
-    job.snapshot = JobSnapshot(attempt=job.attempt, tasks=saved, work_gpu_ms=work)
+    began = min(each.stage_times.get("frozen", state.now) for each in job.tasks)
+    job.snapshot = JobSnapshot(attempt=job.attempt, tasks=saved, work_gpu_ms=work, save_time=state.now - began)
     job.unsaved_seq = None
+    state.indices.changed_jobs[job.id] = None
+
+
+def note_restored(state: PoolState, job: Job, took: int) -> None:
+    """A task continues from the job's snapshot: what an eviction of the job costs is known from now on.
+
+    Args:
+        took: To verify and restore it, µs. Of a gang the longest counts.
+    """
+    if job.snapshot is None:
+        return
+    others = any(each.restored for each in job.tasks)
+    job.restart_time = max(job.restart_time or 0 if others else 0, job.snapshot.save_time + took)
     state.indices.changed_jobs[job.id] = None
 
 

@@ -9,7 +9,7 @@ from .chosen_devices import move_to_chosen
 from .failed_starts import note_vain_victims
 from .gang import is_done, note_stale
 from .registry import folds
-from .snapshots import note_stored, note_unsaved
+from .snapshots import note_restored, note_stored, note_unsaved
 
 
 def _task_of(state: PoolState, fact: facts.TaskFact) -> tuple[Job, Task]:
@@ -205,6 +205,8 @@ def task_restored(state: PoolState, fact: facts.TaskRestored) -> None:
     The snapshot stays, until a later one or a checkpoint replaces it.
     """
     job, task = _find(state, fact)
+    if not fact.waits:
+        note_restored(state, job, fact.verified + fact.restored)
     task.waits, task.restored = fact.waits, not fact.waits
     reindex(state, job)
 

@@ -14,7 +14,7 @@ from bailiff_core.model.grace import grace_by_policy, grace_of
 from bailiff_core.model.placement_ranges import numbers, ranges
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import core_complete, stopped_tasks
-from bailiff_core.model.work_lost import counted_gpu_milli, ends_for_good, lost_gpu_ms
+from bailiff_core.model.work_lost import counted_gpu_milli, ends_for_good, lost_gpu_ms, restart_is_measured
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision
@@ -120,6 +120,7 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
         outcome=outcome,
         cause=_recorded_cause(job, cause, preempted=preempted),
         lost_gpu_ms=lost_gpu_ms(state, job, stopped),
+        measured=restart_is_measured(state, job),
         not_before=0 if preempted else state.now + _backoff(state, job, outcome, rule),
         rule=rule,
         without=_without(job) if preempted else "",

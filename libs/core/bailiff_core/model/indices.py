@@ -61,6 +61,6 @@ class Indices:
     timers: object | None = field(default=None, compare=False, repr=False)
     completion_order: object | None = field(default=None, compare=False, repr=False)
     project_tree: object | None = field(default=None, compare=False, repr=False)
-    loss: tuple[str, tuple[int, int], int] | None = field(default=None, compare=False, repr=False)
+    loss: tuple[str, tuple[int, int, int], int] | None = field(default=None, compare=False, repr=False)
     actor: str = field(default="", compare=False, repr=False)
     actor_verified: bool = field(default=False, compare=False, repr=False)

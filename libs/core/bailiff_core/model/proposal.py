@@ -24,6 +24,7 @@ class VictimChoice(Document):
         together: The job restarts to shrink: it is evicted whole, with places reserved for the tasks in `restarts`.
         extends: It restarts to shrink for an earlier decision of the same selection, which names what all of it loses: this one
             takes more of it, for the same eviction.
+        measured: `lost_gpu_ms` is what it took to save and restore the job, as its last snapshot shows: no work is lost.
         ends: The job ends for good: `lost_gpu_ms` is all of its attempt's work, saved or not, and no restart.
     """
 
@@ -44,6 +45,7 @@ class VictimChoice(Document):
     ends: bool = False
     together: bool = False
     extends: bool = False
+    measured: bool = False
 
     @property
     def relocated_tasks(self) -> list[int]:

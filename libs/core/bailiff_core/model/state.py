@@ -293,11 +293,13 @@ class JobSnapshot:
     Attributes:
         tasks: By index.
         work_gpu_ms: The work that only this snapshot has.
+        save_time: From the first task that was frozen until the last was stored, as recorded, µs.
     """
 
     attempt: int
     tasks: list[StoredSnapshot]
     work_gpu_ms: int
+    save_time: int = 0
 
 
 @dataclass(slots=True)
@@ -345,6 +347,7 @@ class Job:
         checkpoint_claim: Whether its last attempt reported a checkpoint, or saved one in its eviction.
         snapshot: The newest one that no later checkpoint of the job replaces.
         unsaved_seq: The record of the snapshot, or its restore, that failed, unless a later one was stored.
+        restart_time: How long its last snapshot that was restored took: to save and to restore, µs.
         waits_for: The jobs that must succeed, or end, before it joins the queue.
         failed_dependency: The job among them that did not succeed.
         start_failures: How many of its attempts in a row did not start.
@@ -416,6 +419,7 @@ class Job:
     failed_dependency: str = ""
     snapshot: JobSnapshot | None = None
     unsaved_seq: int | None = None
+    restart_time: int | None = None
     start_failures: int = 0
     refused_by: tuple[str, ...] = ()
     victims: tuple[str, ...] = ()

@@ -67,22 +67,32 @@ def _cpus_of_tasks_without_gpus(job: Job, tasks: Iterable[Task]) -> list[int]:
 
 
 class Loss(NamedTuple):
-    """What stopping tasks loses, in GPU-ms: two figures that are shown and counted apart.
+    """What stopping tasks loses, in GPU-ms: work, and what it costs to restart, are shown and counted apart.
 
     Attributes:
         work: Work since the last checkpoint, or since the start.
-        restart: What the policy assumes that every restart costs (`preemption.restart_cost`).
+        assumed: What the policy assumes that a restart costs (`preemption.restart_cost`).
+        measured: Instead, what it took to save and restore the jobs that their nodes save.
     """
 
     work: int
-    restart: int
+    assumed: int
+    measured: int = 0
+
+    @property
+    def restart(self) -> int:
+        """What the restarts cost, assumed or measured."""
+        return self.assumed + self.measured
 
     def __str__(self) -> str:
-        return f"{cost_text(self.work)} of work and {cost_text(self.restart)} to restart (assumed)"
+        parts = [f"{cost_text(self.work)} of work"]
+        parts += [f"{cost_text(self.assumed)} to restart (assumed)"] if self.assumed or not self.measured else []
+        parts += [f"{cost_text(self.measured)} to save and restore (measured)"] if self.measured else []
+        return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
     def plus(self, other: "Loss") -> "Loss":
-        """Returns both figures of the two losses, each summed."""
-        return Loss(self.work + other.work, self.restart + other.restart)
+        """Returns the figures of the two losses, each summed."""
+        return Loss(self.work + other.work, self.assumed + other.assumed, self.measured + other.measured)
 
 
 NO_LOSS = Loss(0, 0)
@@ -101,17 +111,31 @@ def loss_now(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = Fal
         gpu_milli: As `counted_gpu_milli` counts it.
         for_good: The job ends, so its checkpoint is of no use, and nothing starts again.
     """
-    return recorded_loss(state, gpu_milli, lost_gpu_ms(state, job, gpu_milli, for_good=for_good), for_good=for_good)
+    lost, measured = lost_gpu_ms(state, job, gpu_milli, for_good=for_good), not for_good and restart_is_measured(state, job)
+    return recorded_loss(state, gpu_milli, lost, for_good=for_good, measured=measured)
 
 
 def lost_gpu_ms(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = False) -> int:
-    """Returns the sum of both figures of `loss_now`, which decisions compare and record.
+    """Returns the sum of the figures of `loss_now`, which decisions compare and record.
 
     Of a job that is believed less, less running time counts. Where its node saves it, no work is lost.
     """
-    restart_cost = 0 if for_good else state.rules.preemption.restart_cost
-    lost_time = 0 if not for_good and keeps_work(state, job) else unsaved_time(state, job, for_good=for_good)
-    return gpu_milli * (lost_time + restart_cost) // 1_000_000
+    if for_good:
+        return gpu_milli * unsaved_time(state, job, for_good=True) // 1_000_000
+    if restart_is_measured(state, job):
+        return gpu_milli * (job.restart_time or 0) // 1_000_000
+    lost_time = 0 if keeps_work(state, job) else unsaved_time(state, job)
+    return gpu_milli * (lost_time + state.rules.preemption.restart_cost) // 1_000_000
+
+
+def restart_is_measured(state: PoolState, job: Job) -> bool:
+    """Whether the job's last snapshot says what its eviction costs: its nodes save it, and one was restored.
+
+    It never costs more than the loss of all that it has not saved: no job protects itself by memory that it does not need.
+    """
+    if job.restart_time is None or not keeps_work(state, job):
+        return False
+    return job.restart_time <= unsaved_time(state, job) + state.rules.preemption.restart_cost
 
 
 def unsaved_time(state: PoolState, job: Job, *, for_good: bool = False) -> int:
@@ -143,15 +167,18 @@ def ends_for_good(job: Job, *, whole: bool, moved: bool = False) -> bool:
     return whole and not moved and job.demand.on_eviction == "end"
 
 
-def recorded_loss(state: PoolState, gpu_milli: int, lost_gpu_ms: int, *, for_good: bool = False) -> Loss:
-    """Returns the two figures of a recorded `lost_gpu_ms`, which is their sum: a level of the victims' cost.
+def recorded_loss(state: PoolState, gpu_milli: int, lost_gpu_ms: int, *, for_good: bool = False, measured: bool = False) -> Loss:
+    """Returns the figures of a recorded `lost_gpu_ms`, which is their sum: a level of the victims' cost.
 
     Args:
         state: Has the policy that was in force.
         gpu_milli: What stopped, as `counted_gpu_milli` counts it.
         lost_gpu_ms: Of a victim, a `JobRequeued`, a `JobShrunk` or a `JobEnded`.
         for_good: The job ends and does not start again.
+        measured: What it costs to restart was measured, as the record says; no work is lost.
     """
+    if measured:
+        return Loss(0, 0, lost_gpu_ms)
     restart = 0 if for_good else min(lost_gpu_ms, gpu_milli * state.rules.preemption.restart_cost // 1_000_000)
     return Loss(lost_gpu_ms - restart, restart)
 
@@ -170,7 +197,7 @@ def victim_loss(state: PoolState, choice: VictimChoice) -> Loss | None:
         if not started:
             return None
     gpu_milli = counted_gpu_milli(state, job, started)
-    return recorded_loss(state, gpu_milli, choice.lost_gpu_ms, for_good=choice.ends)
+    return recorded_loss(state, gpu_milli, choice.lost_gpu_ms, for_good=choice.ends, measured=choice.measured)
 
 
 def victims_loss(state: PoolState, victims: Iterable[VictimChoice]) -> Loss | None:
@@ -185,9 +212,15 @@ def victims_loss(state: PoolState, victims: Iterable[VictimChoice]) -> Loss | No
 
 
 def past_loss(
-    state: PoolState, job: Job, lost_gpu_ms: int, stopped: Sequence[Task] = (), *, for_good: bool = False
+    state: PoolState,
+    job: Job,
+    lost_gpu_ms: int,
+    stopped: Sequence[Task] = (),
+    *,
+    for_good: bool = False,
+    measured: bool = False,
 ) -> Loss | None:
-    """Returns the two figures of a loss that was recorded earlier; `None` if the number of GPUs that stopped is not known now.
+    """Returns the figures of a loss that was recorded earlier; `None` if the number of GPUs that stopped is not known now.
 
     Args:
         stopped: The tasks that stopped, with their devices if they share them; none: all of a job that is not elastic.
@@ -196,7 +229,8 @@ def past_loss(
     ended = stopped or ([Task(index, 0, 0, "released") for index in range(job.size)] if job.minimum == job.size else ())
     if not ended or any(not task.devices and shares_devices(job.group(task.index)) for task in ended):
         return None
-    return recorded_loss(state, counted_gpu_milli(state, job, ended), lost_gpu_ms, for_good=for_good)
+    gpu_milli = counted_gpu_milli(state, job, ended)
+    return recorded_loss(state, gpu_milli, lost_gpu_ms, for_good=for_good, measured=measured)
 
 
 def loss_text(loss: Loss | None, lost_gpu_ms: int) -> str:
@@ -204,10 +238,12 @@ def loss_text(loss: Loss | None, lost_gpu_ms: int) -> str:
     return str(loss) if loss is not None else f"{cost_text(lost_gpu_ms)} of work and assumed restart together"
 
 
-def note_loss(state: PoolState, job: Job, ended: Iterable[Task], lost_gpu_ms: int, *, for_good: bool = False) -> None:
+def note_loss(
+    state: PoolState, job: Job, ended: Iterable[Task], lost_gpu_ms: int, *, for_good: bool = False, measured: bool = False
+) -> None:
     """Keeps the loss of these tasks for `loss_of_end`. Called by the fold, before it removes them."""
     ended = list(ended)
-    loss = recorded_loss(state, counted_gpu_milli(state, job, ended), lost_gpu_ms, for_good=for_good)
+    loss = recorded_loss(state, counted_gpu_milli(state, job, ended), lost_gpu_ms, for_good=for_good, measured=measured)
     state.indices.loss = job.id, loss, allocated_gpu_milli(state, job, ended)
 
 
@@ -231,7 +267,7 @@ def gpu_milli_of_end(state: PoolState, job: str) -> int:
     return _newest_loss(state, job)[1]
 
 
-def _newest_loss(state: PoolState, job: str) -> tuple[tuple[int, int], int]:
+def _newest_loss(state: PoolState, job: str) -> tuple[tuple[int, int, int], int]:
     found = state.indices.loss
     assert found is not None
     assert found[0] == job

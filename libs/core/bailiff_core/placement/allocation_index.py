@@ -18,6 +18,7 @@ from .equivalence_classes import EquivalenceClass, class_of
 
 Ints = NDArray[np.int64]
 NO_LOSS = 1 << 60  # start of the work to lose, for jobs that have not started
+NO_RESTART = NO_LOSS + 1  # and for those whose nodes may save them: their restart may cost less than is assumed
 
 
 @dataclass(slots=True)
@@ -325,9 +326,9 @@ def _allocation_of_job(state: PoolState, job: Job) -> JobAllocation:
             share.cost_free += gpus
         else:
             share.of_tasks.append(gpus)
-    # Of a job that is believed less, only some of its running time counts, and of one that its node saves, none: no loss is a
-    # lower bound of it.
-    bounded = job.unkept or checkpointing(state.rules, job) in ("snapshot", "auto")
-    since = NO_LOSS if job.last_start is None or bounded else max(job.last_start, job.last_checkpoint or 0)
+    # Of a job that is believed less, only some of its running time counts: no loss is a lower bound of it.
+    since = NO_LOSS if job.last_start is None or job.unkept else max(job.last_start, job.last_checkpoint or 0)
+    if checkpointing(state.rules, job) in ("snapshot", "auto"):
+        since = NO_RESTART
     shrinks = count > job.minimum or bool(job.demand.sub_groups)
     return JobAllocation(class_of(job), job.seq, since, shrinks, count, nodes, cpu_milli)

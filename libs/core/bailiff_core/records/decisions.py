@@ -277,7 +277,7 @@ class MigrationDecided(Decision):
     Attributes:
         cause: Migration was requested, or the gang has a new size and restarts with it.
         island: As in `JobPlaced`.
-        lost_gpu_ms: By the restart, as of a `VictimChoice`.
+        lost_gpu_ms: By the restart, as of a `VictimChoice`; so is `measured`.
     """
 
     job: JobName
@@ -289,6 +289,7 @@ class MigrationDecided(Decision):
     cause: Literal["migration", "resize"] = "migration"
     island: IslandUsed = ""
     lost_gpu_ms: Count = 0
+    measured: bool = False
 
 
 class MigrationRefused(Decision):
@@ -332,6 +333,7 @@ class JobRequeued(Decision):
         refused_by: Nodes on which tasks did not start. The job is not placed there again until they have joined anew, or it is
             resumed.
         held: Why it is paused until somebody resumes it; empty: it is not.
+        measured: As of a `VictimChoice`.
     """
 
     job: JobName
@@ -344,6 +346,7 @@ class JobRequeued(Decision):
     without: Ranges = ""
     refused_by: tuple[NodeName, ...] = ()
     held: Reason = ""
+    measured: bool = False
 
 
 class JobEnded(Decision):

@@ -23,7 +23,7 @@ from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import Unit, allocated_tasks, restarts_to_shrink, stopped_tasks
-from bailiff_core.model.work_lost import counted_cpu_milli, counted_gpu_milli, ends_for_good, lost_gpu_ms
+from bailiff_core.model.work_lost import counted_cpu_milli, counted_gpu_milli, ends_for_good, lost_gpu_ms, restart_is_measured
 from bailiff_core.placement.allocation_index import AllocationIndex
 from bailiff_core.placement.equivalence_classes import EquivalenceClasses
 from bailiff_core.placement.gang import GangPlacement
@@ -37,6 +37,7 @@ class EvictionCost:
 
     Attributes:
         cpu_milli: CPUs that gpu_milli counts as GPUs.
+        measured: Whether a snapshot shows what the job loses (0 or 1).
     """
 
     gpu_milli: int = 0
@@ -46,6 +47,7 @@ class EvictionCost:
     tasks: int = 0
     reservations: int = 0
     cpu_milli: int = 0
+    measured: int = 0
 
     def minus(self, other: "EvictionCost") -> "EvictionCost":
         """The cost of more units of the job than in `other`, beyond that of `other`."""
@@ -57,6 +59,7 @@ class EvictionCost:
             self.tasks - other.tasks,
             self.reservations - other.reservations,
             self.cpu_milli - other.cpu_milli,
+            self.measured - other.measured,
         )
 
 
@@ -94,6 +97,7 @@ def started_cost(state: PoolState, job: Job, evicted: Sequence[Task], *, whole: 
         len(started) if whole else len(stopped),
         0,
         counted_cpu_milli(job, started),
+        int(not ends and restart_is_measured(state, job)),
     )
 
 

@@ -36,6 +36,7 @@ def choices(
             lost_gpu_ms=sum(step.cost.lost_gpu_ms for step in taken),
             tasks=sum(step.cost.tasks for step in taken),
             cpu_milli=sum(step.cost.cpu_milli for step in taken),
+            measured=sum(step.cost.measured for step in taken),
         )
         place = moved.get(taken[0].job.id)
         job = taken[0].job
@@ -77,6 +78,7 @@ def victim_choice(
         ends=bool(cost.ends),
         together=bool(restarts) and not whole,
         extends=bool(lost),
+        measured=bool(cost.measured),
     )
 
 

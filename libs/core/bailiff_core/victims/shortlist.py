@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.units import whole_job
-from bailiff_core.placement.allocation_index import AllocationIndex, Ints, PriorityLevel
+from bailiff_core.placement.allocation_index import NO_RESTART, AllocationIndex, Ints, PriorityLevel
 from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources, slots_for
 from bailiff_core.placement.equivalence_classes import EquivalenceClass
 from bailiff_core.placement.free_gpu_index import free_gpu_index_of
@@ -57,7 +57,7 @@ class _LevelColumns:
         lost = np.zeros((len(level.gpus), width), np.int64)
         work = np.subtract(now, level.since, out=lost[:, 1:])
         np.clip(work, 0, rules.max_counted_loss, out=work)
-        work += rules.restart_cost
+        work += np.where(level.since == NO_RESTART, 0, rules.restart_cost)
         work //= 1_000  # rounded down per GPU, so never above the rounded loss of a job
         self.lost: Ints = np.cumsum(lost, axis=1, out=lost).ravel()
 

@@ -41,7 +41,7 @@ class EvictionItem(BaseModel):
     reason: str | None
     gpus: Gpus | None = Field(description="Of the evicted tasks; null: it has not ended.")
     work_lost_gpu_ms: int | None = Field(description="Work since its last checkpoint; null: it has not ended.")
-    restart_gpu_ms: int | None = Field(description="What the policy assumes that its restart costs.")
+    restart_gpu_ms: int | None = Field(description="What its restart costs: as the policy assumes, or as measured.")
     explanation: Explanation | None = Field(description="As in the decision.")
     stages: dict[str, datetime] = Field(description=f"Time of each stage, of a gang its last task's: {', '.join(STAGES)}.")
     until_released_s: float | None

@@ -54,7 +54,7 @@ class AttemptItem(BaseModel):
     outcome: str | None
     cause: str | None
     work_lost_gpu_ms: int | None = Field(description="Work since its last checkpoint; null: nothing was requeued.")
-    restart_gpu_ms: int | None = Field(description="What the policy assumes that its restart costs.")
+    restart_gpu_ms: int | None = Field(description="What its restart costs: as the policy assumes, or as measured.")
 
 
 class JobHistory(ArchivedJob, PendingReason):

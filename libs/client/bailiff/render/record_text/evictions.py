@@ -115,7 +115,8 @@ def _migration_decided(decision: decisions.MigrationDecided, state: PoolState) -
     job = state.jobs.get(decision.job)
     present = job is not None and job.attempt == decision.attempt and state.policy is not None
     stopped = [task for task in job.tasks if task.state != "reserved"] if job is not None and present else []
-    loss = past_loss(state, job, decision.lost_gpu_ms, stopped) if job is not None and stopped else None
+    measured = {"measured": decision.measured}
+    loss = past_loss(state, job, decision.lost_gpu_ms, stopped, **measured) if job is not None and stopped else None
     more = joined(
         decision.reason,
         f"loses {loss_text(loss, decision.lost_gpu_ms)}" if decision.lost_gpu_ms else "",

@@ -17,7 +17,7 @@ export function AffectedJobsTable({ pool, rows }: { pool: string; rows: Affected
         { head: "GPUs", right: true, cell: (row) => row.gpus_text },
         { head: "Grace period", right: true, cell: (row) => (gains(row.effect) ? "" : duration(row.grace_s)) },
         { head: "Work lost (max)", right: true, cell: (row) => (gains(row.effect) ? "" : row.work_lost_gpu_ms ? gpuTime(row.work_lost_gpu_ms) : "none") },
-        { head: "Restart (assumed)", right: true, cell: (row) => (row.restart_gpu_ms ? gpuTime(row.restart_gpu_ms) : "") },
+        { head: "Restart (assumed or measured)", right: true, cell: (row) => (row.restart_gpu_ms ? gpuTime(row.restart_gpu_ms) : "") },
       ]}
     />
   );

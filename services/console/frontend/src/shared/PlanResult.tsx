@@ -65,7 +65,7 @@ function Outcome({ pool, plan, answer }: { pool: string; plan: JobPlan; answer: 
             { head: "Victim", cell: (victim) => <JobLink pool={pool} job={victim.job} /> },
             { head: "GPUs", right: true, cell: (victim) => victim.gpus },
             { head: "Work lost", right: true, cell: (victim) => (victim.work_lost_gpu_ms ? gpuTime(victim.work_lost_gpu_ms) : "none") },
-            { head: "Restart (assumed)", right: true, cell: (victim) => gpuTime(victim.restart_gpu_ms) },
+            { head: "Restart (assumed or measured)", right: true, cell: (victim) => gpuTime(victim.restart_gpu_ms) },
             { head: "Afterwards", cell: victimOutcome },
           ]}
         />

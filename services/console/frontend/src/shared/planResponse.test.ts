@@ -5,7 +5,7 @@ import { victimOutcome } from "./effectText";
 import { errorRanges } from "./lineErrors";
 import { errorField, planSentences } from "./planResponse";
 
-const victim = (some: Partial<VictimView>): VictimView => ({ job: "a", project: "", priority_class: "train", priority: 50, effect: "evicted", tasks: "", gpus: 4, work_lost_gpu_ms: 0, restart_gpu_ms: 0, to: [], ...some });
+const victim = (some: Partial<VictimView>): VictimView => ({ job: "a", project: "", priority_class: "train", priority: 50, effect: "evicted", tasks: "", gpus: 4, work_lost_gpu_ms: 0, restart_gpu_ms: 0, restart_measured: false, to: [], ...some });
 
 describe("error ranges", () => {
   const text = "name: a\n  gpus: four  \n\nlast";

@@ -16,7 +16,7 @@ export function AccountingTable({ caption, by, head, rows, totals, name }: { cap
     { head: "Borrowed", right: true, cell: (row) => hours(row.borrowed) },
     { head: "Lost", right: true, cell: (row) => hours(row.lost) },
     { head: "Lost, other", right: true, cell: (row) => hours(row.lost_other) },
-    { head: "Restarts (assumed)", right: true, cell: (row) => hours(row.restart) },
+    { head: "Restarts (assumed or measured)", right: true, cell: (row) => hours(row.restart) },
     { head: "Waiting", right: true, cell: (row) => hours(row.waiting) },
     { head: "Preempted", right: true, cell: (row) => row.preemptions.toLocaleString("en") },
     { head: "Jobs", right: true, cell: (row) => row.jobs.toLocaleString("en") },

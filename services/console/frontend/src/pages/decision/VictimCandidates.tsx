@@ -101,7 +101,7 @@ export function Victims({ pool, response }: { pool: string; response: DecisionRe
         { head: "Project", cell: (row) => row.project },
         { head: "GPUs", right: true, cell: (row) => gpuCount(row.gpus * 1000) },
         { head: "Work lost", right: true, cell: (row) => (row.effect === "loses its reservation" ? "none: not started" : gpuTime(row.work_lost_gpu_ms)) },
-        { head: "Restart (assumed)", right: true, cell: (row) => gpuTime(row.restart_gpu_ms) },
+        { head: "Restart (assumed or measured)", right: true, cell: (row) => gpuTime(row.restart_gpu_ms) },
         { head: "Afterwards", cell: victimOutcome },
       ]}
     />

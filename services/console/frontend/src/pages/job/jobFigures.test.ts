@@ -15,9 +15,9 @@ const eviction = (more: Partial<Eviction>): Eviction => ({
 
 test("work lost and restart cost are two figures", () => {
   const reason = evictionReason(eviction({}), null, null, false);
-  expect([reason.workLost, reason.restartCost]).toEqual(["12.0 GPU-min since its last checkpoint.", "4.0 GPU-min, as the policy assumes."]);
+  expect([reason.workLost, reason.restartCost]).toEqual(["12.0 GPU-min since its last checkpoint.", "4.0 GPU-min, as the policy assumes or as measured."]);
   const saved = evictionReason(eviction({ work_lost_gpu_ms: 0 }), null, null, false);
-  expect([saved.workLost, saved.restartCost]).toEqual(["None.", "4.0 GPU-min, as the policy assumes."]);
+  expect([saved.workLost, saved.restartCost]).toEqual(["None.", "4.0 GPU-min, as the policy assumes or as measured."]);
 });
 
 const progressed: RecordItem = { seq: 3, time: "2026-01-01T00:00:00Z", type: "TaskProgressed", pool: "pool-a", kind: "fact", cycle: 1, epoch: 1, job: "j", actor: null, actor_verified: null, hash: "", data: { step: 90, total_steps: 100 } };
