@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
 FRONTEND = Path(__file__).parents[2] / "services" / "console" / "frontend"
 SYSTEM = ("chromium", "chromium-browser", "google-chrome")
 LAPTOP, TABLET, PHONE = (1440, 900), (768, 1024), (390, 844)
+IN_ONE_BROWSER = pytest.mark.asyncio(loop_scope="module")
 WCAG_AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
@@ -53,6 +55,13 @@ async def chromium() -> AsyncIterator[Browser]:
             yield browser
         finally:
             await browser.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """One browser for all tests of a file, which run on one event loop: `IN_ONE_BROWSER`."""
+    async with chromium() as browser:
+        yield browser
 
 
 async def faults_of_access(page: Page) -> list[str]:

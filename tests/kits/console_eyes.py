@@ -6,14 +6,13 @@ from typing import Literal
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, expect
-from tests.kits.browser import AXE, LAPTOP, chromium, faults_of_access
+from tests.kits.browser import AXE, LAPTOP, faults_of_access
 from tests.kits.system import PATIENCE_S
 
 from bailiff_devstack.stack import API, CONSOLE, Plan, Stack
 
 Scheme = Literal["dark", "light"]
 POOL = "pool-a"
-IN_ONE_BROWSER = pytest.mark.asyncio(loop_scope="module")
 PATIENCE_MS = PATIENCE_S * 1000
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -38,13 +37,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with Stack(tmp_path_factory.mktemp("console"), plan, progress=print) as stack:
         stack.processes.wait_ready(API, CONSOLE, timeout_s=PATIENCE_S)
         yield stack
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    """One browser for all tests of a file, which run on one event loop: `IN_ONE_BROWSER`."""
-    async with chromium() as browser:
-        yield browser
 
 
 @pytest_asyncio.fixture(loop_scope="module")

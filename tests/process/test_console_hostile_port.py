@@ -7,7 +7,8 @@ import pytest
 import yaml
 from playwright.async_api import Browser, Response, expect
 from tests.kits import hostile_port_job
-from tests.kits.console_eyes import IN_ONE_BROWSER, PATIENCE_MS, POOL, Seeing
+from tests.kits.browser import IN_ONE_BROWSER
+from tests.kits.console_eyes import PATIENCE_MS, POOL, Seeing
 
 from bailiff_devstack.ports import free_port
 from bailiff_devstack.stack import Stack

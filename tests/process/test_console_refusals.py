@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 from tests.kits.archived_pool import command
-from tests.kits.console_eyes import HOSTILE, IN_ONE_BROWSER, POOL, Seeing
+from tests.kits.browser import IN_ONE_BROWSER
+from tests.kits.console_eyes import HOSTILE, POOL, Seeing
 
 from bailiff.client.client import Client
 from bailiff_bus import topics

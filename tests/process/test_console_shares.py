@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from playwright.async_api import Locator, Page, expect
-from tests.kits.console_eyes import IN_ONE_BROWSER, POOL, Seeing
+from tests.kits.browser import IN_ONE_BROWSER
+from tests.kits.console_eyes import POOL, Seeing
 from tests.kits.log_builder import policy
 from tests.kits.system import PATIENCE_S
 

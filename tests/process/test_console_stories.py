@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 from tests.kits.archive import query
-from tests.kits.browser import LAPTOP, PHONE, TABLET
-from tests.kits.console_eyes import HOSTILE, IN_ONE_BROWSER, LINK, POOL, Seeing
+from tests.kits.browser import IN_ONE_BROWSER, LAPTOP, PHONE, TABLET
+from tests.kits.console_eyes import HOSTILE, LINK, POOL, Seeing
 from tests.kits.console_keys import Keys
 from tests.kits.system import PATIENCE_S
 

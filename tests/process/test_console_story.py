@@ -8,7 +8,8 @@ import asyncio
 
 import pytest
 from playwright.async_api import Page, Route, expect
-from tests.kits.console_eyes import HOSTILE, IN_ONE_BROWSER, LINK, POOL, Scheme, Seeing
+from tests.kits.browser import IN_ONE_BROWSER
+from tests.kits.console_eyes import HOSTILE, LINK, POOL, Scheme, Seeing
 from tests.kits.lighthouse import GOOD, MAIN_PAGES, Report, lighthouse, signed_in
 from tests.kits.system import PATIENCE_S
 

@@ -58,6 +58,7 @@ def test_a_receipt_shows_who_took_the_gpus_at_which_price_and_how_the_eviction_e
     assert (found["verdict"], found["finished"]) == ("proven", True)
     assert {each["id"]: each["status"] for each in found["checks"]} == dict.fromkeys(CHECKS, "passed")
     assert (found["preemptor"], found["action"], found["decision"]) == ("serve-1", "preempt", usual().decision)
+    assert len(page_of(usual_text()).encode()) < 150_000
     (victim,) = found["victims"]
     assert victim == {"job": "train-1", "attempt": 1, "tasks": "", "gpus": 4, "lost_gpu_ms": 14_640_000, "outcome": "preempted"}
     assert found["others"] == 1

@@ -1,0 +1,3 @@
+"""Fixtures of the contract suites."""
+
+from tests.kits.browser import browser  # noqa: F401
