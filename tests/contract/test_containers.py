@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.kits.docker_engine import IMAGE, EngineProxy, about, containers_of, docker, need_engine
 from tests.kits.shell import Shell
-from tests.kits.waiting import until
+from tests.kits.waiting import PATIENCE_S, until
 
 from bailiff.attach.frames import INPUT, frame, resize
 from bailiff_devstack.jobs import end_jobs
@@ -56,7 +56,7 @@ async def clean(folder: Path) -> None:
     for state in await last.adopt():
         if isinstance(state, Running):
             await last.kill(state.key)
-            await asyncio.wait_for(last.wait_exit(), 30)
+            await asyncio.wait_for(last.wait_exit(), PATIENCE_S)
         await last.forget(state.key)
     await last.close()
     assert containers_of(folder / "tasks") == []

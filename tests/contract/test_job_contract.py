@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import pytest
 from tests.kits.job_node import JobNode
+from tests.kits.waiting import PATIENCE_S
 
 from bailiff_job import Job
 from bailiff_job.rank_env import RankEnv
@@ -84,7 +85,7 @@ class SupervisedTask:
 
     async def _end(self) -> None:
         await self._runtime.kill(self.KEY)
-        await asyncio.wait_for(self._runtime.wait_exit(), 20)
+        await asyncio.wait_for(self._runtime.wait_exit(), PATIENCE_S)
         await self._runtime.close()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests.kits.system import System, Watch
+from tests.kits.waiting import PATIENCE_S
 
 from bailiff_core.records.facts import JobSubmitted
 
@@ -71,7 +72,7 @@ async def test_the_log_read_with_plain_aiokafka(system: System) -> None:
         async with AIOKafkaConsumer(bootstrap_servers=system.stack.kafka.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("bailiff.audit", 0)])
             while len(records) < len(pool.entries):
-                message = await asyncio.wait_for(consumer.getone(), 20)
+                message = await asyncio.wait_for(consumer.getone(), PATIENCE_S)
                 records.append(({name: content.decode() for name, content in message.headers}, json.loads(message.value)))
         assert [int(headers["ce_seq"]) for headers, _ in records] == list(range(len(records)))
         assert {headers["content-type"] for headers, _ in records} == {"application/json"}

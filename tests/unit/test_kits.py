@@ -15,12 +15,14 @@ def test_no_module_imports_tests_or_conftests() -> None:
 
 def test_no_assertion_is_on_how_long_something_took() -> None:
     """On a busy machine it takes longer."""
-    timed = re.compile(r"^\s*assert .*\b(?:monotonic|perf_counter|time)\(\) - ", re.MULTILINE)
+    timed = re.compile(r"^\s*assert .*(?:\b(?:monotonic|perf_counter|time)\(\) - |\.elapsed <)", re.MULTILINE)
     assert not [path.name for path in TESTS.rglob("test_*.py") if timed.search(path.read_text())]
 
 
 def test_no_wait_for_an_event_is_given_up_within_a_minute() -> None:
-    """A busy machine is no fault of the code."""
-    waits = re.compile(r"asyncio\.timeout\(([\d.]+)\)")
-    found = {path.name: list(map(float, waits.findall(path.read_text()))) for path in TESTS.rglob("*.py")}
-    assert {name for name, seconds in found.items() if any(each < 60 for each in seconds)} == set()
+    """A busy machine is no fault of the code. A few seconds are to see that nothing comes."""
+    waits = re.compile(r"(?:asyncio\.timeout\(|wait_for\(.*, |\.wait\(timeout=|within_s=)([\d.]+)\)")
+    real = [path for path in TESTS.rglob("*.py") if "simulation" not in path.parts]  # that has virtual time
+    found = [(path.name, float(seconds)) for path in real for seconds in waits.findall(path.read_text())]
+    assert len(found) > 10
+    assert [(name, seconds) for name, seconds in found if 3 < seconds < 60] == []

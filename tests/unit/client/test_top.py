@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console, RenderableType
+from tests.kits.waiting import PATIENCE_S
 from tests.unit.client.kit import AnsweringBus, LogWriter, command_on, finished_story, preemption_story
 
 from bailiff.cli.top import Looks, keys, watch_pool
@@ -119,7 +120,7 @@ async def test_q_ends_it_and_the_terminal_is_as_before(terminal: tuple[int, int]
         assert termios.tcgetattr(program) != before
         os.write(person, b"x")
         os.write(person, typed)
-        await asyncio.wait_for(quits.wait(), 30)
+        await asyncio.wait_for(quits.wait(), PATIENCE_S)
     assert termios.tcgetattr(program) == before
 
 

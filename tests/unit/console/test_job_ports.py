@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.kits.port_browser import PortBrowser, it_gets_what_it_needs_and_no_more, text_frame
 from tests.kits.port_job import serve
+from tests.kits.waiting import PATIENCE_S
 
 from bailiff_console.attach_grants import NotThere
 from bailiff_console.auth.auth_context import build_auth_context
@@ -91,7 +92,7 @@ async def test_requests_and_websockets_pass_without_what_is_the_consoles(running
     assert b" 101 " in line
     frame = text_frame("print(1)")
     writer.write(frame)
-    assert await asyncio.wait_for(reader.readexactly(len(frame)), 20) == frame
+    assert await asyncio.wait_for(reader.readexactly(len(frame)), PATIENCE_S) == frame
     writer.close()
 
 
@@ -121,7 +122,7 @@ async def test_open_connections_end_with_the_right_to_them(running: Running, bro
         running.auth.sessions.end(running.session)
     else:
         running.tunnels.denial = what
-    assert await asyncio.wait_for(reader.read(), 20) == b""
+    assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
     writer.close()
     assert (await browser.get()).status_code == (401 if what == "signed out" else 403)
 
@@ -154,14 +155,14 @@ async def test_what_is_no_http_is_refused(running: Running, browser: PortBrowser
     for text in (b"\0" * 100, b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nHost: " + b"x" * 100_000):
         reader, writer = await asyncio.open_connection(*running.socket.getsockname())
         writer.write(text)
-        assert b"200" not in await asyncio.wait_for(reader.read(), 20)
+        assert b"200" not in await asyncio.wait_for(reader.read(), PATIENCE_S)
         writer.close()
     head = f"GET / HTTP/1.1\r\nHost: {browser.host}\r\nCookie: {browser.cookie}\r\n"
     two = f"{head}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"
     reader, writer = await asyncio.open_connection(*running.socket.getsockname())
     writer.write(two.encode())
     writer.write_eof()
-    assert b"200" not in await asyncio.wait_for(reader.read(), 20)
+    assert b"200" not in await asyncio.wait_for(reader.read(), PATIENCE_S)
     writer.close()
 
 

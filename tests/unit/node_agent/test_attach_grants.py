@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.kits.waiting import PATIENCE_S
 from tests.unit.node_agent.stages import World
 
 from bailiff_bus.messages.commands import AttachTask, Fence
@@ -88,7 +89,7 @@ async def test_a_replayed_grant_that_was_used_lets_nobody_in_again(
     (ready,) = world.of(AttachReadyReport)
     reader, writer = await connect_port(ready.address, client, ready.fingerprint)
     writer.write(b"hello")
-    assert await asyncio.wait_for(reader.read(), 20) == b"hello"
+    assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b"hello"
     writer.close()
     assert [report.grant for report in world.of(AttachStartedReport)] == [7]
     await world.agent.obey(command)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from tests.kits.waiting import PATIENCE_S
 
 from bailiff_core.records.facts import AttachEnd
 from bailiff_node_agent.attach import AttachServer
@@ -100,10 +101,10 @@ class Granted:
 
     async def echoes(self, streams: Streams) -> bool:
         streams[1].write(b"hello")
-        return await asyncio.wait_for(streams[0].read(5), 20) == b"hello"
+        return await asyncio.wait_for(streams[0].read(5), PATIENCE_S) == b"hello"
 
     async def event(self) -> str:
-        return await asyncio.wait_for(self.events.get(), 20)
+        return await asyncio.wait_for(self.events.get(), PATIENCE_S)
 
 
 @pytest.fixture

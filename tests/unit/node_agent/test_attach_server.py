@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.kits.waiting import PATIENCE_S
 
 from bailiff_core.records.facts import AttachEnd
 from bailiff_node_agent.attach import AttachServer
@@ -33,7 +34,7 @@ class Echo:
         )
 
     async def event(self) -> str:
-        return await asyncio.wait_for(self.events.get(), 20)
+        return await asyncio.wait_for(self.events.get(), PATIENCE_S)
 
 
 async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,7 +57,7 @@ async def task() -> AsyncIterator[Echo]:
 async def is_refused(address: str, client: TunnelIdentity, fingerprint: str) -> bool:
     try:
         reader, writer = await connect_tunnel(address, client, fingerprint)
-        data = await asyncio.wait_for(reader.read(1), 20)
+        data = await asyncio.wait_for(reader.read(1), PATIENCE_S)
     except OSError:
         return True
     writer.close()
@@ -69,10 +70,11 @@ async def test_a_machine_that_begins_handshakes_and_ends_none_keeps_no_client_wa
     host, port = address.split(":")
     strangers = [await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0)) for _ in range(2 * MAX_HANDSHAKES)]
     try:
-        assert await asyncio.wait_for(strangers[-1][0].read(1), 20) == b""  # all that come before it have been welcomed, or not
+        # All that come before it have been welcomed, or not.
+        assert await asyncio.wait_for(strangers[-1][0].read(1), PATIENCE_S) == b""
         reader, writer = await connect_tunnel(address, client, task.server.fingerprint)
         writer.write(b"hello")
-        assert await asyncio.wait_for(reader.read(5), 20) == b"hello"
+        assert await asyncio.wait_for(reader.read(5), PATIENCE_S) == b"hello"
         writer.close()
     finally:
         for _, stranger in strangers:
@@ -84,7 +86,7 @@ async def test_the_holder_of_the_certificate_gets_through_once(task: Echo) -> No
     address = await task.grant(client)
     reader, writer = await connect_tunnel(address, client, task.server.fingerprint)
     writer.write(b"hello")
-    assert await asyncio.wait_for(reader.readexactly(5), 20) == b"hello"
+    assert await asyncio.wait_for(reader.readexactly(5), PATIENCE_S) == b"hello"
     assert await task.event() == "started"
     assert await is_refused(address, client, task.server.fingerprint)  # the grant is used up
     writer.close()
@@ -95,7 +97,7 @@ async def test_the_end_of_the_task_ends_the_connection(task: Echo) -> None:
     client = TunnelIdentity.new()
     reader, writer = await connect_tunnel(await task.grant(client), client, task.server.fingerprint)
     writer.write(b"end")
-    assert await asyncio.wait_for(reader.read(), 20) == b""
+    assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
     assert [await task.event(), await task.event()] == ["started", "task-ended"]
     writer.close()
 
@@ -117,7 +119,7 @@ async def is_open_without_tls(address: str) -> bool:
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"hello\n" * 100)
     try:
-        return b"hello" in await asyncio.wait_for(reader.read(), 20)
+        return b"hello" in await asyncio.wait_for(reader.read(), PATIENCE_S)
     except OSError:
         return False
     finally:

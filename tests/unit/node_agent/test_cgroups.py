@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.kits.waiting import until
+from tests.kits.waiting import PATIENCE_S, until
 
 from bailiff_devstack.jobs import end_jobs
 from bailiff_node_agent.runtime import Launch, Running, TaskKey
@@ -53,7 +53,7 @@ async def test_all_that_a_task_starts_is_in_its_cgroup(agent: ProcessRuntime, gr
     assert {int(running.instance), away} <= set(groups.pids(KEY))
     assert {int(running.instance), away} <= set(agent.pids(KEY))
     await agent.kill(KEY)
-    await asyncio.wait_for(agent.wait_exit(), 20)
+    await asyncio.wait_for(agent.wait_exit(), PATIENCE_S)
     assert (groups.pids(KEY), agent.pids(KEY)) == ((), ())
     await agent.forget(KEY)
     assert not groups.base.exists()
@@ -66,7 +66,7 @@ async def test_stray_processes_are_killed(agent: ProcessRuntime, groups: Cgroups
     away = int((tmp_path / "away").read_text())
     above = next(process.parent for process in scan() if process.pid == away)
     os.kill(above, signal.SIGKILL)
-    ended = await asyncio.wait_for(agent.wait_exit(), 20)
+    ended = await asyncio.wait_for(agent.wait_exit(), PATIENCE_S)
     assert ended.supervisor_lost
     assert read_process(away) is None
     assert agent.pids(KEY) == ()
@@ -80,7 +80,7 @@ async def test_a_task_whose_folder_is_gone_leaves_neither_processes_nor_a_cgroup
     await until(lambda: (tmp_path / "away").exists() and (tmp_path / "away").read_text())
     away = int((tmp_path / "away").read_text())
     await agent.kill(KEY)
-    await asyncio.wait_for(agent.wait_exit(), 20)
+    await asyncio.wait_for(agent.wait_exit(), PATIENCE_S)
     leaver = await asyncio.create_subprocess_exec("sleep", "300")
     (groups.folder(KEY) / "nested").mkdir(parents=True, exist_ok=True)
     (groups.folder(KEY) / "nested" / "cgroup.procs").write_text(str(leaver.pid))
@@ -90,7 +90,7 @@ async def test_a_task_whose_folder_is_gone_leaves_neither_processes_nor_a_cgroup
     following = ProcessRuntime(tmp_path / "state", cgroups=groups)
     assert await following.adopt() == []
     await following.close()
-    assert await asyncio.wait_for(leaver.wait(), 20) == -signal.SIGKILL
+    assert await asyncio.wait_for(leaver.wait(), PATIENCE_S) == -signal.SIGKILL
     assert read_process(away) is None
     assert not groups.base.exists()
 

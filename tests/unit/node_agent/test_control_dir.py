@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kits.waiting import exit_of, until
+from tests.kits.waiting import PATIENCE_S, exit_of, until
 
 from bailiff_node_agent.runtime import Exit, Launch, Running, Steps, TaskKey, control_dir
 from bailiff_node_agent.runtime.process import ProcessRuntime
@@ -106,7 +106,7 @@ async def test_a_rank_of_a_gang_gets_the_agreed_step_once_it_is_known(agent: Pro
     write_step(str(control), "confirmed", 17)
     write_step(str(control), "pace", 2500)
     assert agent.steps(KEY) == Steps(published=14, confirmed=17, pace=2500)
-    assert await asyncio.wait_for(agent.wait_message(), 20) == KEY
+    assert await asyncio.wait_for(agent.wait_message(), PATIENCE_S) == KEY
     agent.propose_step(KEY, 17, agreed=True)
     words = read_steps(str(control))
     assert (words["proposed"], words["agreed"]) == (17, 17)
@@ -128,7 +128,7 @@ async def test_the_next_agent_polls_tasks_with_a_notice_fast(agent: ProcessRunti
     later = ProcessRuntime(tmp_path / "state")
     await later.adopt()
     write_step(str(control), "confirmed", 17)
-    assert await asyncio.wait_for(later.wait_message(), 20) == KEY
+    assert await asyncio.wait_for(later.wait_message(), PATIENCE_S) == KEY
     await later.close()
 
 
@@ -143,7 +143,7 @@ async def test_a_message_is_on_disk_when_it_is_answered(agent: ProcessRuntime, t
     kept = [json.loads(line) for line in (control / "messages.jsonl").read_text().splitlines()]
     assert [(each["n"], each["type"]) for each in kept] == [(1, "hello"), (2, "checkpoint_committed"), (3, "yielding")]
     assert "more" not in kept[2]
-    assert await asyncio.wait_for(agent.wait_message(), 20) == KEY
+    assert await asyncio.wait_for(agent.wait_message(), PATIENCE_S) == KEY
     assert [line.type for line in agent.messages(KEY, after=1)] == ["checkpoint_committed", "yielding"]
     assert {**agent.messages(KEY)[1].content} == COMMITTED
 

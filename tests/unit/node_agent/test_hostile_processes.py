@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.kits.waiting import exit_of, until
+from tests.kits.waiting import PATIENCE_S, exit_of, until
 
 from bailiff_node_agent.attach import listeners
 from bailiff_node_agent.attach.listeners import NobodyListens, connect_to_listener
@@ -248,7 +248,7 @@ async def test_a_task_that_claims_to_have_no_folder_keeps_no_agent_from_starting
     await until((tmp_path / "began").exists)
     following = ProcessRuntime(tmp_path / "state")
     assert [await following._strays() for _ in range(20)] == [[]] * 20
-    assert await asyncio.wait_for(following.adopt(), 20) == [running]
+    assert await asyncio.wait_for(following.adopt(), PATIENCE_S) == [running]
     assert read_process(int(running.instance)) is not None
     await following.close()
 
@@ -284,7 +284,7 @@ async def test_the_agent_starts_while_what_a_lost_supervisor_left_does_not_end(
     monkeypatch.setattr("bailiff_node_agent.runtime.process.send", lambda *_: None)
     monkeypatch.setattr("bailiff_node_agent.runtime.supervised.LEFT_END_WITHIN_S", 0.2)
     following = ProcessRuntime(tmp_path / "state")
-    assert await asyncio.wait_for(following.adopt(), 20) == [running]
+    assert await asyncio.wait_for(following.adopt(), PATIENCE_S) == [running]
     monkeypatch.setattr("bailiff_node_agent.runtime.process.task_processes", lambda *_: [])
     assert (await exit_of(following)).supervisor_lost
     await following.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.kits.waiting import until
+from tests.kits.waiting import PATIENCE_S, until
 
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
 from bailiff_node_agent.runtime.plugin import NodeParts
@@ -48,7 +48,7 @@ class Node:
         """The exit and the output of a job."""
         running = await self.agent.start(Launch(KEY, command, env=self.env, working_dir=str(self.folder), tty=tty))
         assert isinstance(running, Running | Exit)
-        end = await asyncio.wait_for(self.agent.wait_exit(), 20)
+        end = await asyncio.wait_for(self.agent.wait_exit(), PATIENCE_S)
         path = self.agent.log_path(KEY)
         assert path is not None
         return end, path.read_text(errors="replace")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.kits.waiting import until
+from tests.kits.waiting import PATIENCE_S, until
 
 from bailiff.attach.frames import INPUT, OUTPUT, SKIPPED, frame, next_frame, resize
 from bailiff_node_agent.attach.attachments import _connect
@@ -52,7 +52,7 @@ async def shown(reader: asyncio.StreamReader, text: bytes) -> bytes:
 
 
 async def exited(runtime: ProcessRuntime) -> Exit:
-    return await asyncio.wait_for(runtime.wait_exit(), 20)
+    return await asyncio.wait_for(runtime.wait_exit(), PATIENCE_S)
 
 
 def test_who_writes_to_the_terminal_without_end_does_not_keep_the_tasks_end_from_being_recorded(
@@ -142,7 +142,7 @@ async def test_nonsense_ends_its_own_connection_only(runtime: ProcessRuntime, tm
     attach = await start(runtime, tmp_path, "read line; echo alive; read line")
     good, bad = await attach(), await attach()
     bad[1].write(nonsense)
-    assert await asyncio.wait_for(next_frame(bad[0]), 20) is None
+    assert await asyncio.wait_for(next_frame(bad[0]), PATIENCE_S) is None
     good[1].write(frame(INPUT, b"\n"))
     await shown(good[0], b"alive")
     for _, writer in (good, bad):

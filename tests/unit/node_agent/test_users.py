@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.kits.agent import carry_out, context_on
-from tests.kits.waiting import until
+from tests.kits.waiting import PATIENCE_S, until
 
 from bailiff_bus.messages.commands import Fence, RecordRef, StartTask, TaskAssignment
 from bailiff_bus.messages.reports import ReportBody, TaskExitedReport, TaskStartedReport, TaskStartRefusedReport
@@ -71,7 +71,7 @@ class Node:
         await carry_out(self.agent, StartTask.model_validate({**common, **order}))
 
     async def ends(self) -> Exit:
-        return await asyncio.wait_for(self.runtime.wait_exit(), 20)
+        return await asyncio.wait_for(self.runtime.wait_exit(), PATIENCE_S)
 
     def messages(self) -> list[ReportBody]:
         return [decode_report(kept) for _, kept in self.context.reports.unsent()]
