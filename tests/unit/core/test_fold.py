@@ -40,7 +40,7 @@ from bailiff_core.queue import ageing
 from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Payload
 
-# --- parts of the fold one by one, as tables: times that a clock step moves, what counts as releasing, what is kept for how l
+# --- times that a clock step moves, what counts as releasing, what is kept for how long
 
 
 JUMP = 7 * MINUTE
@@ -433,18 +433,14 @@ def test_the_deadline_of_a_drain_that_has_been_taken_back_drains_nothing(sketch:
 REQUEST = facts.RequestId(source="laptop", id="r-1", digest=digest("r-1"))
 
 
-def fold_of_fold_of_the_log(state: PoolState, fact: Any) -> None:
-    FOLDS[type(fact)](state, fact)
-
-
 @pytest.mark.parametrize(("epoch", "seq", "holds"), [(2, 5, False), (2, 4, False), (1, 9, False), (2, 6, True), (3, 0, True)])
 def test_only_the_loss_of_more_records_than_were_accepted_before_stops_starts(epoch: int, seq: int, holds: bool) -> None:
     state = PoolState()
-    fold_of_fold_of_the_log(state, facts.LogTruncated(request=REQUEST, epoch=2, seq=5))
+    fold(state, facts.LogTruncated(request=REQUEST, epoch=2, seq=5))
     assert state.truncation_unreconciled
-    fold_of_fold_of_the_log(state, facts.TruncationReconciled())
+    fold(state, facts.TruncationReconciled())
     assert not state.truncation_unreconciled
-    fold_of_fold_of_the_log(state, facts.LogTruncated(request=REQUEST, epoch=epoch, seq=seq))
+    fold(state, facts.LogTruncated(request=REQUEST, epoch=epoch, seq=seq))
     assert (state.truncation_unreconciled, state.accepted_truncation) == (holds, (epoch, seq) if holds else (2, 5))
 
 
@@ -459,7 +455,7 @@ def test_a_job_whose_class_a_new_policy_lacks_keeps_its_priority(sketch: Sketch)
             )
         }
     )
-    fold_of_fold_of_the_log(sketch.state, facts.PolicyApplied(policy=policy))
+    fold(sketch.state, facts.PolicyApplied(policy=policy))
     assert (kept.priority, other.priority) == (33, 60)
 
 
@@ -468,9 +464,7 @@ def test_a_job_for_which_a_policy_lacked_a_topology_may_fit_under_the_next(sketc
     demand = sketch.job("job").demand.model_copy(update={"topology": TopologyRule(topology="dc", required="rack")})
     assert could_ever_fit(sketch.state, demand) is not None
     topologies = (Topology(name="dc", levels=("rack",)),)
-    fold_of_fold_of_the_log(
-        sketch.state, facts.PolicyApplied(policy=DEFAULT_POLICY.model_copy(update={"topologies": topologies}))
-    )
+    fold(sketch.state, facts.PolicyApplied(policy=DEFAULT_POLICY.model_copy(update={"topologies": topologies})))
     assert could_ever_fit(sketch.state, demand) is None
 
 
@@ -484,9 +478,7 @@ def test_jobs_whose_classes_change_places_under_a_new_policy_change_places_in_th
     classes = tuple(
         entry.model_copy(update={"value": values.get(entry.name, entry.value)}) for entry in DEFAULT_POLICY.priority_classes
     )
-    fold_of_fold_of_the_log(
-        sketch.state, facts.PolicyApplied(policy=DEFAULT_POLICY.model_copy(update={"priority_classes": classes}))
-    )
+    fold(sketch.state, facts.PolicyApplied(policy=DEFAULT_POLICY.model_copy(update={"priority_classes": classes})))
     assert [(name, sketch.state.jobs[name].priority) for name in sketch.state.queue] == [
         ("second", 50),
         ("third", 50),
@@ -560,19 +552,13 @@ def test_forgotten_entries_are_counted(sketch: Sketch) -> None:
 # --- what follows from the start, end or pause of a job or task, and from a request that is closed, as the fold keeps it
 
 
-def fold_of_fold_of_starts_and_ends(state: PoolState, fact: facts.Fact) -> None:
-    FOLDS[type(fact)](state, fact)
-
-
 def test_a_job_that_is_paused_is_not_idle_from_then_on(sketch: Sketch) -> None:
     state, job = sketch.state, sketch.running("job", "a", [0])
     state.policy = rules(idle={"after": "1m"})
     job.tasks[0].idle_since = state.now - MINUTE
     state.indices.changed_times["job"] = None
     assert timers_of(state).due(state, idle_since.NAME) == [job]
-    fold_of_fold_of_starts_and_ends(
-        state, facts.JobPaused(request=facts.RequestId(source="laptop", id="r", digest="0" * 64), job="job")
-    )
+    fold(state, facts.JobPaused(request=facts.RequestId(source="laptop", id="r", digest="0" * 64), job="job"))
     assert timers_of(state).due(state, idle_since.NAME) == []
 
 

@@ -14,7 +14,7 @@ from bailiff_core.model.proposal import Explanation, VictimChoice
 from bailiff_core.model.state import Eviction, Job, Preemption, Task
 from bailiff_core.records import decisions, facts
 
-# --- evictions and preemptions as the fold keeps them: of one task among others, of reserved tasks, with reservations that st
+# --- evictions and preemptions as the fold keeps them: of one task among others, of reserved tasks
 
 
 @pytest.fixture
@@ -198,69 +198,48 @@ def test_only_reclaim_counts_for_the_cooldown_of_a_project(sketch: Sketch, actio
     assert list(sketch.state.reclaimed_at) == reclaimed
 
 
-# --- reservations as the fold keeps them: some of their tasks start, their victims pass to another preemptor, they are droppe
+# --- reservations as the fold keeps them: some of their tasks start, they are dropped, their victims pass on
 
 
-@pytest.fixture
-def sketch_of_fold_of_reservations() -> Sketch:
-    made = Sketch()
-    made.node("a", gpus=8)
-    return made
-
-
-def fold_of_fold_of_reservations(sketch_of_fold_of_reservations: Sketch, decision: Any) -> None:
-    FOLDS[type(decision)](sketch_of_fold_of_reservations.state, decision)
-
-
-def growing(sketch_of_fold_of_reservations: Sketch) -> Job:
+def growing(sketch: Sketch) -> Job:
     """It runs on one GPU, and two more are reserved for it, by a preemption."""
-    job = sketch_of_fold_of_reservations.at(
-        sketch_of_fold_of_reservations.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2])
-    )
+    job = sketch.at(sketch.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2]))
     for task in job.tasks[1:]:
         task.state = "reserved"
     job.reserved_until, job.preemption = 99, 7
-    sketch_of_fold_of_reservations.state.preemptions[7] = Preemption(7, "job", ["victim"])
+    sketch.state.preemptions[7] = Preemption(7, "job", ["victim"])
     return job
 
 
-def test_a_job_without_a_preemption_starts_as_well(sketch_of_fold_of_reservations: Sketch) -> None:
-    job = growing(sketch_of_fold_of_reservations)
+def test_a_job_without_a_preemption_starts_as_well(sketch: Sketch) -> None:
+    job = growing(sketch)
     job.preemption = None
-    fold_of_fold_of_reservations(sketch_of_fold_of_reservations, decisions.JobStarting(job="job", attempt=1))
-    assert (job.reserved_until, list(sketch_of_fold_of_reservations.state.preemptions)) == (None, [7])
+    fold(sketch, decisions.JobStarting(job="job", attempt=1))
+    assert (job.reserved_until, list(sketch.state.preemptions)) == (None, [7])
 
 
 @pytest.mark.parametrize(("steps", "kept"), [((3, 7, None), 7), ((7, 3, 5), 7), ((None, None, None), 4), ((0, None, None), 0)])
-def test_a_job_that_is_requeued_has_come_as_far_as_its_furthest_task(
-    sketch_of_fold_of_reservations: Sketch, steps: Any, kept: int
-) -> None:
-    job = sketch_of_fold_of_reservations.at(
-        sketch_of_fold_of_reservations.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2])
-    )
+def test_a_job_that_is_requeued_has_come_as_far_as_its_furthest_task(sketch: Sketch, steps: Any, kept: int) -> None:
+    job = sketch.at(sketch.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2]))
     job.step = 4
     for task, step in zip(job.tasks, steps, strict=True):
         task.step = step
-    fold_of_fold_of_reservations(
-        sketch_of_fold_of_reservations, decisions.JobRequeued(job="job", attempt=1, outcome="lost", cause="exit")
-    )
+    fold(sketch, decisions.JobRequeued(job="job", attempt=1, outcome="lost", cause="exit"))
     assert (job.step, job.tasks) == (kept, [])
 
 
 @pytest.mark.parametrize(
     ("action", "retries", "again"), [("report", False, False), ("pass", False, True), ("report", True, True)]
 )
-def test_once_a_job_is_passed_the_others_are_tried_again(
-    sketch_of_fold_of_reservations: Sketch, action: Any, retries: bool, again: bool
-) -> None:
-    job = sketch_of_fold_of_reservations.job("job", group(gpus=8))
-    sketch_of_fold_of_reservations.state.indices.retry_unschedulable = retries
-    fold_of_fold_of_reservations(sketch_of_fold_of_reservations, decisions.ScheduleTimedOut(job="job", waited=1, action=action))
-    assert (job.timeout_recorded, sketch_of_fold_of_reservations.state.indices.retry_unschedulable) == (True, again)
+def test_once_a_job_is_passed_the_others_are_tried_again(sketch: Sketch, action: Any, retries: bool, again: bool) -> None:
+    job = sketch.job("job", group(gpus=8))
+    sketch.state.indices.retry_unschedulable = retries
+    fold(sketch, decisions.ScheduleTimedOut(job="job", waited=1, action=action))
+    assert (job.timeout_recorded, sketch.state.indices.retry_unschedulable) == (True, again)
 
 
-def test_to_drop_what_is_not_reserved_frees_nothing(sketch_of_fold_of_reservations: Sketch) -> None:
-    state, job = sketch_of_fold_of_reservations.state, sketch_of_fold_of_reservations.running("job", "a", [0])
+def test_to_drop_what_is_not_reserved_frees_nothing(sketch: Sketch) -> None:
+    state, job = sketch.state, sketch.running("job", "a", [0])
     job.reservation = [Task(1, 0, 0b10, "reserved")]
     for index, freed in ((0, False), (1, True), (1, False)):
         state.indices.retry_unschedulable = False
@@ -272,31 +251,29 @@ def test_to_drop_what_is_not_reserved_frees_nothing(sketch_of_fold_of_reservatio
 
 @pytest.mark.parametrize(("backoff", "evicted", "kept"), [(0, True, True), (1, True, False), (0, False, False)])
 def test_a_job_that_moves_keeps_its_new_place_unless_it_has_to_wait(
-    sketch_of_fold_of_reservations: Sketch, backoff: int, evicted: bool, kept: bool
+    sketch: Sketch, backoff: int, evicted: bool, kept: bool
 ) -> None:
-    state, job = sketch_of_fold_of_reservations.state, sketch_of_fold_of_reservations.running("job", "a", [0], phase="evicting")
+    state, job = sketch.state, sketch.running("job", "a", [0], phase="evicting")
     job.eviction = Eviction(1, "preemption", 5) if evicted else None
     job.reservation = [Task(0, 0, 0b10, "reserved")]
-    fold_of_fold_of_reservations(
-        sketch_of_fold_of_reservations,
+    fold(
+        sketch,
         decisions.JobRequeued(job="job", attempt=1, outcome="preempted", cause="preemption", not_before=state.now + backoff),
     )
     assert bool(job.reservation) is kept
 
 
 def test_a_gang_that_lost_a_task_while_it_was_being_evicted_is_below_its_minimum_once_it_goes_on(
-    sketch_of_fold_of_reservations: Sketch,
+    sketch: Sketch,
 ) -> None:
-    job = sketch_of_fold_of_reservations.at(sketch_of_fold_of_reservations.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
+    job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
     job.tasks[1].state = "released"
-    fold_of_fold_of_reservations(
-        sketch_of_fold_of_reservations, decisions.JobShrunk(job="job", attempt=1, tasks="1", outcome="lost", cause="exit")
-    )
-    assert ([task.index for task in job.tasks], job.stale_since) == ([0], sketch_of_fold_of_reservations.state.now)
+    fold(sketch, decisions.JobShrunk(job="job", attempt=1, tasks="1", outcome="lost", cause="exit"))
+    assert ([task.index for task in job.tasks], job.stale_since) == ([0], sketch.state.now)
 
 
-def evicted_for(sketch_of_fold_of_reservations: Sketch, name: str, number: int, preemption: int) -> Job:
-    job = sketch_of_fold_of_reservations.running(name, "a", [number], phase="evicting")
+def evicted_for(sketch: Sketch, name: str, number: int, preemption: int) -> Job:
+    job = sketch.running(name, "a", [number], phase="evicting")
     job.eviction = Eviction(preemption, "preemption", 0, preemption=preemption, for_job="holder")
     return job
 
@@ -305,15 +282,15 @@ def evicted_for(sketch_of_fold_of_reservations: Sketch, name: str, number: int, 
     ("cancelled", "inherited"), [((), ["first", "second"]), (("first",), ["second"]), (("first", "second"), [])]
 )
 def test_victims_of_a_reservation_that_is_preempted_are_evicted_for_the_new_preemptor(
-    sketch_of_fold_of_reservations: Sketch, cancelled: tuple[str, ...], inherited: list[str]
+    sketch: Sketch, cancelled: tuple[str, ...], inherited: list[str]
 ) -> None:
-    state = sketch_of_fold_of_reservations.state
+    state = sketch.state
     victims = [
-        evicted_for(sketch_of_fold_of_reservations, "first", 0, 7),
-        evicted_for(sketch_of_fold_of_reservations, "second", 1, 7),
+        evicted_for(sketch, "first", 0, 7),
+        evicted_for(sketch, "second", 1, 7),
     ]
-    other = evicted_for(sketch_of_fold_of_reservations, "other", 2, 6)
-    holder = sketch_of_fold_of_reservations.running("holder", "a", [0, 1], phase="reserved")
+    other = evicted_for(sketch, "other", 2, 6)
+    holder = sketch.running("holder", "a", [0, 1], phase="reserved")
     holder.preemption = 7
     state.preemptions[7] = Preemption(7, "holder", ["first", "forgotten", "second", "other"])
     state.seq = 9
@@ -329,9 +306,9 @@ def test_victims_of_a_reservation_that_is_preempted_are_evicted_for_the_new_pree
     assert (holder.phase, holder.tasks) == ("pending", [])
 
 
-def test_a_victim_is_named_once_and_keeps_what_is_reserved_for_tasks_that_stay(sketch_of_fold_of_reservations: Sketch) -> None:
-    state, job = sketch_of_fold_of_reservations.state, growing(sketch_of_fold_of_reservations)
-    victim = evicted_for(sketch_of_fold_of_reservations, "victim", 5, 7)
+def test_a_victim_is_named_once_and_keeps_what_is_reserved_for_tasks_that_stay(sketch: Sketch) -> None:
+    state, job = sketch.state, growing(sketch)
+    victim = evicted_for(sketch, "victim", 5, 7)
     state.seq = 9
     new = Preemption(9, "preemptor", [])
     _evict_victim(state, job, choice("job", tasks="2"), 10, new, ())

@@ -11,11 +11,10 @@ from bailiff_core.fold.nodes import device_numbers_after
 from bailiff_core.fold.registry import FOLDS
 from bailiff_core.fold.tasks import complete_cancellation
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.state import EnrolledNode, Eviction, Job, PoolState, Task
+from bailiff_core.model.state import EnrolledNode, Eviction, Job, Task
 from bailiff_core.records import facts
-from bailiff_core.records.payload import Payload
 
-# --- what agents report of tasks and devices, as the fold keeps it: each part by itself, reports about what is gone, and repe
+# --- what agents report of tasks and devices, as the fold keeps it: also of what is gone, and again
 
 
 READING = facts.DeviceReading(device="a-1", memory_used=0, processes=0)
@@ -236,27 +235,15 @@ def test_the_executor_may_abandon_a_preemption_that_is_over(sketch: Sketch) -> N
 # --- reports about what is unknown or old, and values that a later report leaves as they were
 
 
-def fold_of_rare_reports(state: PoolState, record: Payload) -> None:
-    FOLDS[type(record)](state, record)
-
-
-@pytest.fixture
-def sketch_of_rare_reports() -> Sketch:
-    made = Sketch()
-    made.node("a", gpus=2)
-    made.node("b", gpus=2)
-    return made
-
-
 @pytest.mark.parametrize("kind", ["DeviceQuarantined", "DeviceCleared", "DeviceUnhealthy", "DeviceHealthy"])
-def test_a_device_that_the_node_does_not_have_changes_nothing(sketch_of_rare_reports: Sketch, kind: str) -> None:
-    before = repr(sketch_of_rare_reports.state.nodes)
+def test_a_device_that_the_node_does_not_have_changes_nothing(sketch: Sketch, kind: str) -> None:
+    before = repr(sketch.state.nodes)
     rest: dict[str, Any] = {
         "DeviceQuarantined": {"reason": "not-free", "reading": READING},
         "DeviceUnhealthy": {"reason": "xid", "code": 79},
     }.get(kind, {})
-    fold_of_rare_reports(sketch_of_rare_reports.state, getattr(facts, kind)(node="a", device="none", **rest))
-    assert repr(sketch_of_rare_reports.state.nodes) == before
+    fold(sketch, getattr(facts, kind)(node="a", device="none", **rest))
+    assert repr(sketch.state.nodes) == before
 
 
 @pytest.mark.parametrize(
@@ -272,11 +259,11 @@ def test_a_device_that_the_node_does_not_have_changes_nothing(sketch_of_rare_rep
     ],
 )
 def test_how_many_device_numbers_a_node_has_once_it_joins_again(
-    sketch_of_rare_reports: Sketch, present: tuple[str, ...], in_use: list[int], numbers: int
+    one_node: Sketch, present: tuple[str, ...], in_use: list[int], numbers: int
 ) -> None:
     if in_use:
-        sketch_of_rare_reports.running("job", "a", in_use)
-    assert device_numbers_after(sketch_of_rare_reports.state.nodes[0], present) == numbers
+        one_node.running("job", "a", in_use)
+    assert device_numbers_after(one_node.state.nodes[0], present) == numbers
 
 
 # --- what the fold keeps of a node that joins again: faults of devices, shares, its key's newest announcement, silence
@@ -287,7 +274,7 @@ HALF = group(gpu_share_milli=500)
 
 
 @pytest.fixture
-def sketch_of_fold_of_nodes() -> Sketch:
+def one_node() -> Sketch:
     made = Sketch()
     made.node("a", gpus=2)
     return made
@@ -297,12 +284,12 @@ def device(number: int, **about: Any) -> facts.DeviceInfo:
     return facts.DeviceInfo.model_validate({"id": f"a-{number}", "model": "h100", "memory_bytes": CARD, **about})
 
 
-def joins(sketch_of_fold_of_nodes: Sketch, *devices: facts.DeviceInfo, node: str = "a", **about: Any) -> None:
+def joins(one_node: Sketch, *devices: facts.DeviceInfo, node: str = "a", **about: Any) -> None:
     """The node joins, or joins again, with these devices."""
-    number = sketch_of_fold_of_nodes.state.node_numbers.get(node, len(sketch_of_fold_of_nodes.state.nodes))
+    number = one_node.state.node_numbers.get(node, len(one_node.state.nodes))
     fact = {"node": node, "number": number, "incarnation": "new", "machine_id": f"m-{node}", "boot_id": "new", "report_number": 0}
     fact |= {"cpu_milli": 1000, "memory_bytes": GIB, "devices": devices, **about}
-    FOLDS[facts.NodeJoined](sketch_of_fold_of_nodes.state, facts.NodeJoined.model_validate(fact))
+    FOLDS[facts.NodeJoined](one_node.state, facts.NodeJoined.model_validate(fact))
 
 
 # --- faults of devices
@@ -316,60 +303,56 @@ def joins(sketch_of_fold_of_nodes: Sketch, *devices: facts.DeviceInfo, node: str
         ("", "", "its agent does not see it any more"),
     ],
 )
-def test_which_fault_a_device_has_after_its_agent_started_anew(
-    sketch_of_fold_of_nodes: Sketch, before: str, reported: str, kept: str
-) -> None:
-    known = sketch_of_fold_of_nodes.state.nodes[0].devices[0]
+def test_which_fault_a_device_has_after_its_agent_started_anew(one_node: Sketch, before: str, reported: str, kept: str) -> None:
+    known = one_node.state.nodes[0].devices[0]
     known.healthy, known.fault = not before, before
-    joins(sketch_of_fold_of_nodes, device(0, healthy=False, fault=reported), device(1))
-    assert sketch_of_fold_of_nodes.state.nodes[0].devices[0].fault == kept
+    joins(one_node, device(0, healthy=False, fault=reported), device(1))
+    assert one_node.state.nodes[0].devices[0].fault == kept
 
 
-def test_a_device_that_is_gone_keeps_what_was_recorded_of_it(sketch_of_fold_of_nodes: Sketch) -> None:
-    sketch_of_fold_of_nodes.running("job", "a", [0])
+def test_a_device_that_is_gone_keeps_what_was_recorded_of_it(one_node: Sketch) -> None:
+    one_node.running("job", "a", [0])
     slices = (device(2, kind="mig", parent="a-0", profile="1g.10gb"), device(1))
-    joins(sketch_of_fold_of_nodes, *slices)
-    gone = sketch_of_fold_of_nodes.state.nodes[0].devices[0]
+    joins(one_node, *slices)
+    gone = one_node.state.nodes[0].devices[0]
     assert (gone.gone, gone.fault) == (True, "its card is partitioned differently now")
     gone.fault = "not-free"
-    joins(sketch_of_fold_of_nodes, *slices)
-    assert sketch_of_fold_of_nodes.state.nodes[0].devices[0].fault == "not-free"
+    joins(one_node, *slices)
+    assert one_node.state.nodes[0].devices[0].fault == "not-free"
 
 
-def test_a_whole_gpu_that_is_missing_may_come_back(sketch_of_fold_of_nodes: Sketch) -> None:
-    joins(sketch_of_fold_of_nodes, device(1))
-    missing, there = sketch_of_fold_of_nodes.state.nodes[0].devices
+def test_a_whole_gpu_that_is_missing_may_come_back(one_node: Sketch) -> None:
+    joins(one_node, device(1))
+    missing, there = one_node.state.nodes[0].devices
     assert (missing.gone, missing.healthy, missing.fault) == (False, False, "its agent does not see it any more")
     assert (there.gone, there.healthy, there.fault) == (False, True, "")
-    FOLDS[facts.DeviceHealthy](sketch_of_fold_of_nodes.state, facts.DeviceHealthy(node="a", device="a-0"))
-    assert (missing.healthy, sketch_of_fold_of_nodes.state.nodes[0].capacity.devices) == (True, 0b11)
+    FOLDS[facts.DeviceHealthy](one_node.state, facts.DeviceHealthy(node="a", device="a-0"))
+    assert (missing.healthy, one_node.state.nodes[0].capacity.devices) == (True, 0b11)
 
 
 # --- shares
 
 
-def test_reserved_shares_are_counted_anew_where_the_memory_of_a_device_is_known_better(sketch_of_fold_of_nodes: Sketch) -> None:
-    sketch_of_fold_of_nodes.at(sketch_of_fold_of_nodes.job("job", HALF), ("a", [0]), phase="reserved")
-    assert sketch_of_fold_of_nodes.state.nodes[0].reserved.shares == {0: 500 * CARD}
-    joins(sketch_of_fold_of_nodes, device(0, memory_bytes=CARD // 2), device(1))
-    assert sketch_of_fold_of_nodes.state.nodes[0].reserved.shares == {0: 500 * CARD // 2}
-    assert sketch_of_fold_of_nodes.state.nodes[0].allocated.shares == {}
+def test_reserved_shares_are_counted_anew_where_the_memory_of_a_device_is_known_better(one_node: Sketch) -> None:
+    one_node.at(one_node.job("job", HALF), ("a", [0]), phase="reserved")
+    assert one_node.state.nodes[0].reserved.shares == {0: 500 * CARD}
+    joins(one_node, device(0, memory_bytes=CARD // 2), device(1))
+    assert one_node.state.nodes[0].reserved.shares == {0: 500 * CARD // 2}
+    assert one_node.state.nodes[0].allocated.shares == {}
 
 
-def test_a_released_task_has_no_share_any_more(sketch_of_fold_of_nodes: Sketch) -> None:
-    job = sketch_of_fold_of_nodes.at(sketch_of_fold_of_nodes.job("job", group(2, gpu_share_milli=500)), ("a", [0]), ("a", [0]))
+def test_a_released_task_has_no_share_any_more(one_node: Sketch) -> None:
+    job = one_node.at(one_node.job("job", group(2, gpu_share_milli=500)), ("a", [0]), ("a", [0]))
     job.tasks[1].state = "released"
-    joins(sketch_of_fold_of_nodes, device(0), device(1))
-    assert sketch_of_fold_of_nodes.state.nodes[0].allocated.shares == {0: 500 * CARD}
+    joins(one_node, device(0), device(1))
+    assert one_node.state.nodes[0].allocated.shares == {0: 500 * CARD}
 
 
 @pytest.mark.parametrize("phase", ["running", "reserved"])
-def test_the_number_of_a_missing_device_of_which_a_share_is_in_use_is_not_given_to_another(
-    sketch_of_fold_of_nodes: Sketch, phase: Any
-) -> None:
-    sketch_of_fold_of_nodes.at(sketch_of_fold_of_nodes.job("job", HALF), ("a", [0]), phase=phase)
-    joins(sketch_of_fold_of_nodes, device(7), device(8))
-    found = sketch_of_fold_of_nodes.state.nodes[0].devices
+def test_the_number_of_a_missing_device_of_which_a_share_is_in_use_is_not_given_to_another(one_node: Sketch, phase: Any) -> None:
+    one_node.at(one_node.job("job", HALF), ("a", [0]), phase=phase)
+    joins(one_node, device(7), device(8))
+    found = one_node.state.nodes[0].devices
     assert {known.id: known.number for known in found} == {"a-0": 0, "a-7": 1, "a-8": 2}, "a-7 takes the number of a-1"
 
 
@@ -380,27 +363,27 @@ def test_the_number_of_a_missing_device_of_which_a_share_is_in_use_is_not_given_
     ("announced", "enrolled", "known"), [(9, True, 9), (None, True, 5), (9, False, None), (None, False, None)]
 )
 def test_the_newest_announcement_of_an_enrolled_node_is_kept(
-    sketch_of_fold_of_nodes: Sketch, announced: int | None, enrolled: bool, known: int | None
+    one_node: Sketch, announced: int | None, enrolled: bool, known: int | None
 ) -> None:
     if enrolled:
-        sketch_of_fold_of_nodes.state.enrolled["a"] = EnrolledNode("key", "encryption-key", 5)
-    joins(sketch_of_fold_of_nodes, device(0), announced=announced)
-    assert [node.announced for node in sketch_of_fold_of_nodes.state.enrolled.values()] == ([] if known is None else [known])
+        one_node.state.enrolled["a"] = EnrolledNode("key", "encryption-key", 5)
+    joins(one_node, device(0), announced=announced)
+    assert [node.announced for node in one_node.state.enrolled.values()] == ([] if known is None else [known])
 
 
 @pytest.mark.parametrize(("named", "confirmed", "silent"), [("a", ["a"], ["b"]), (None, ["a", "b"], [])])
 def test_an_operator_confirms_the_silence_of_one_node_or_of_all(
-    sketch_of_fold_of_nodes: Sketch, named: str | None, confirmed: list[str], silent: list[str]
+    one_node: Sketch, named: str | None, confirmed: list[str], silent: list[str]
 ) -> None:
-    sketch_of_fold_of_nodes.node("b")
-    sketch_of_fold_of_nodes.node("reports")
-    for node in list(sketch_of_fold_of_nodes.state.nodes.values())[:2]:
+    one_node.node("b")
+    one_node.node("reports")
+    for node in list(one_node.state.nodes.values())[:2]:
         node.state = "unreachable"
-    sketch_of_fold_of_nodes.state.silent_nodes = ["a", "b"]
+    one_node.state.silent_nodes = ["a", "b"]
     request = facts.RequestId(source="laptop", id="r-1", digest=digest("r-1"))
-    FOLDS[facts.NodeReturned](sketch_of_fold_of_nodes.state, facts.NodeReturned(request=request, node=named))
-    assert [node.name for node in sketch_of_fold_of_nodes.state.nodes.values() if node.silence_confirmed] == confirmed
-    assert sketch_of_fold_of_nodes.state.silent_nodes == silent
+    FOLDS[facts.NodeReturned](one_node.state, facts.NodeReturned(request=request, node=named))
+    assert [node.name for node in one_node.state.nodes.values() if node.silence_confirmed] == confirmed
+    assert one_node.state.silent_nodes == silent
 
 
 # --- a node that joins again: shares are counted anew, and a device of another identity begins without the faults of the old

@@ -12,7 +12,7 @@ from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import OpenRequest, Selection
 
-# --- what is decided on a proposal, or on none in time: when it is needed, until when the reservation holds, when it is too l
+# --- what is decided on a proposal, or on none in time: when it is needed, how long its reservation holds
 
 
 NONE = Proposal(request=3, job="job", refused="impossible")

@@ -101,32 +101,30 @@ def test_what_the_jobs_of_a_priority_hold_on_a_node() -> None:
 
 
 @pytest.fixture
-def sketch_of_allocation_of_a_job() -> Sketch:
+def placed() -> Sketch:
     made = Sketch()
     for name in "ab":
         made.node(name)
     return made
 
 
-def noted(sketch_of_allocation_of_a_job: Sketch) -> JobAllocation:
+def noted(placed: Sketch) -> JobAllocation:
     """The only job's entry; the totals of the index are those of the job."""
-    index = AllocationIndex.of_pool(sketch_of_allocation_of_a_job.state)
+    index = AllocationIndex.of_pool(placed.state)
     (found,) = index.of.values()
     assert (index.tasks, index.gpus, index.cpu_milli) == (found.tasks, found.gpus, found.cpu_milli)
     return found
 
 
-def test_parts_of_gpus_cost_nothing_beside_whole_ones(sketch_of_allocation_of_a_job: Sketch) -> None:
-    job = sketch_of_allocation_of_a_job.job("asks", group(gpu_share_milli=500, gpu_devices=2), group(gpus=1))
-    sketch_of_allocation_of_a_job.at(job, ("a", [0, 1]), ("a", [2]))
-    assert noted(sketch_of_allocation_of_a_job).nodes == {0: NodeAllocation(2, [1], 3)}
+def test_parts_of_gpus_cost_nothing_beside_whole_ones(placed: Sketch) -> None:
+    job = placed.job("asks", group(gpu_share_milli=500, gpu_devices=2), group(gpus=1))
+    placed.at(job, ("a", [0, 1]), ("a", [2]))
+    assert noted(placed).nodes == {0: NodeAllocation(2, [1], 3)}
 
 
-def test_cpus_count_of_tasks_without_gpus_only(sketch_of_allocation_of_a_job: Sketch) -> None:
-    sketch_of_allocation_of_a_job.at(
-        sketch_of_allocation_of_a_job.job("asks", group(2, cpu=2), group(gpus=1, cpu=4)), ("a", []), ("b", []), ("b", [0])
-    )
-    assert noted(sketch_of_allocation_of_a_job).cpu_milli == 4000
+def test_cpus_count_of_tasks_without_gpus_only(placed: Sketch) -> None:
+    placed.at(placed.job("asks", group(2, cpu=2), group(gpus=1, cpu=4)), ("a", []), ("b", []), ("b", [0]))
+    assert noted(placed).cpu_milli == 4000
 
 
 # --- active jobs by what protections look at: the classes follow the state, and have their oldest members first
@@ -137,7 +135,7 @@ PLAIN = ("running", 50, "train", True, GPUS)
 
 
 @pytest.fixture
-def sketch_of_equivalence_classes() -> Sketch:
+def alike() -> Sketch:
     """Of three jobs of one class the one that was submitted first became active last."""
     made = Sketch()
     made.node("a")
@@ -147,8 +145,8 @@ def sketch_of_equivalence_classes() -> Sketch:
     return made
 
 
-def test_the_oldest_member_is_the_first(sketch_of_equivalence_classes: Sketch) -> None:
-    found = EquivalenceClasses(sketch_of_equivalence_classes.state)
+def test_the_oldest_member_is_the_first(alike: Sketch) -> None:
+    found = EquivalenceClasses(alike.state)
     assert found.groups == {PLAIN: [(10, "a"), (20, "b"), (30, "c")], FIRM: [(40, "d")]}
     assert found.priorities() == [50, 75]
     assert [found.group_of(name) for name in ("a", "d", "waits", "unknown")] == [PLAIN, FIRM, None, None]
@@ -161,15 +159,15 @@ LABELS = ("x", "y", "z", "x")
 
 
 @pytest.fixture
-def sketch_of_cache_sizes() -> Sketch:
+def small() -> Sketch:
     made = Sketch()
     made.node("a", gpus=4)
     return made
 
 
 @pytest.fixture
-def cluster(sketch_of_cache_sizes: Sketch) -> ClusterResources:
-    return ClusterResources.of(sketch_of_cache_sizes.state)
+def cluster(small: Sketch) -> ClusterResources:
+    return ClusterResources.of(small.state)
 
 
 def need(zone: str = "", **about: Any) -> TaskRequirements:

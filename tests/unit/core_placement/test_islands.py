@@ -177,13 +177,13 @@ def test_resources_that_are_in_use_are_on_no_free_island() -> None:
     assert places(cluster, (2, 1)) == [(2, "a", 0b1100)]
 
 
-# --- places for jobs that prefer one island: where one fits with all else that the job needs, and otherwise as without the wi
+# --- places for jobs that prefer one island: where one fits with all else that the job needs, and else as without the wish
 
 
 PREFERS = PlacementScope(islands=True)
 
 
-def pool_of_places_on_islands(**cpus: int) -> ClusterResources:
+def pool_with_islands(**cpus: int) -> ClusterResources:
     """Nodes with one island of two GPUs each, and so many CPUs."""
     sketch = Sketch()
     for name, cpu in cpus.items():
@@ -192,25 +192,24 @@ def pool_of_places_on_islands(**cpus: int) -> ClusterResources:
     return ClusterResources.of(sketch.state)
 
 
-def places_of_places_on_islands(
-    cluster: ClusterResources, *wanted: tuple[dict[str, Any], int], scope: PlacementScope = ANYWHERE
-) -> Any:
+def places_there(cluster: ClusterResources, *wanted: tuple[dict[str, Any], int], scope: PlacementScope = ANYWHERE) -> Any:
     found = place_on_islands(cluster, {need(**asked): count for asked, count in wanted}, scope)
     return None if found is None else [chunk.node.name for chunk in found for _ in chunk.masks]
 
 
 def test_an_island_on_a_node_without_the_cpus_is_passed_over() -> None:
-    assert places_of_places_on_islands(pool_of_places_on_islands(a=1, b=4), ({"gpus": 2, "cpu": 2}, 1)) == ["b"]
+    assert places_there(pool_with_islands(a=1, b=4), ({"gpus": 2, "cpu": 2}, 1)) == ["b"]
 
 
 def test_spread_tasks_pass_over_it_as_well() -> None:
-    assert places_of_places_on_islands(
-        pool_of_places_on_islands(a=1, b=4, c=4), ({"gpus": 2, "cpu": 2}, 2), scope=PlacementScope(spread=True)
-    ) == ["b", "c"]
+    assert places_there(pool_with_islands(a=1, b=4, c=4), ({"gpus": 2, "cpu": 2}, 2), scope=PlacementScope(spread=True)) == [
+        "b",
+        "c",
+    ]
 
 
 def test_tasks_without_gpus_are_placed_beside_those_on_islands() -> None:
-    assert places_of_places_on_islands(pool_of_places_on_islands(a=4), ({"gpus": 2, "cpu": 2}, 1), ({"cpu": 1}, 2)) == [
+    assert places_there(pool_with_islands(a=4), ({"gpus": 2, "cpu": 2}, 1), ({"cpu": 1}, 2)) == [
         "a",
         "a",
         "a",
@@ -224,7 +223,7 @@ def test_where_one_island_leaves_no_room_for_the_others_each_task_has_its_own() 
         for device in sketch.node(name, gpus=gpus, cpu=cpu).devices:
             device.island = "x"
     wanted = ({"gpus": 2, "cpu": 1}, 2), ({"cpu": 4}, 1)
-    assert places_of_places_on_islands(ClusterResources.of(sketch.state), *wanted) == ["b", "a", "a"]
+    assert places_there(ClusterResources.of(sketch.state), *wanted) == ["b", "a", "a"]
 
 
 def test_mig_devices_are_on_no_island() -> None:

@@ -512,12 +512,12 @@ def test_where_each_type_fits_alone_but_not_both_all_victims_are_searched() -> N
 
 
 @pytest.fixture(autouse=True)
-def every_pool_is_large_of_shortlist_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def every_pool_has_a_shortlist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
     monkeypatch.setattr(candidates, "SHORTLIST_COST", 0)
 
 
-def full_nodes_of_shortlist_of_nodes(*priorities: int) -> Sketch:
+def nodes_in_use(*priorities: int) -> Sketch:
     """Nodes a, b, … of one GPU, with a job each, which are all as old."""
     sketch = Sketch()
     for name, priority in zip("abcd", priorities, strict=False):
@@ -528,7 +528,7 @@ def full_nodes_of_shortlist_of_nodes(*priorities: int) -> Sketch:
 
 @pytest.mark.parametrize(("size", "chosen"), [(1, "d"), (2, "cd"), (3, "bcd"), (4, "abcd"), (5, "abcd")])
 def test_of_nodes_with_equal_bounds_those_with_the_youngest_jobs_come_first(size: int, chosen: str) -> None:
-    sketch = full_nodes_of_shortlist_of_nodes(50, 50, 50, 50)
+    sketch = nodes_in_use(50, 50, 50, 50)
     snapshot = current_snapshot(sketch.state)
     made = Shortlist(snapshot.allocation_index, snapshot.cluster, TaskRequirements.of(group(gpus=1)), [50])
     bounds = made.price_bounds(1, sketch.state.now, sketch.state.rules.preemption) or []
@@ -537,7 +537,7 @@ def test_of_nodes_with_equal_bounds_those_with_the_youngest_jobs_come_first(size
 
 @pytest.mark.parametrize(("priorities", "victims"), [((90,), []), ((90, 50), ["on-b"]), ((90, 75), [])])
 def test_jobs_of_priorities_that_may_not_be_evicted_free_nothing(priorities: tuple[int, ...], victims: list[str]) -> None:
-    sketch = full_nodes_of_shortlist_of_nodes(*priorities)
+    sketch = nodes_in_use(*priorities)
     found = search_shortlist(problem(sketch, sketch.job("asks", group(gpus=1), priority=75)))
     assert victim_names(found) == victims
     assert found is not None

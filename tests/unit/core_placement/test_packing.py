@@ -256,7 +256,7 @@ def test_of_several_tasks_that_were_not_to_be_placed_the_first_is_named() -> Non
         decode_placement(job, (NodeShare(node=0, tasks="0-3", devices="0-3"),), [0, 3])
 
 
-# --- which resources the filling of nodes takes: what is free before what is leaving, and shares where others are shared alre
+# --- which resources the filling of nodes takes: what is free before what is leaving, and shares of GPUs already shared
 
 
 SPREAD = PlacementScope(spread=True)

@@ -214,7 +214,7 @@ def test_tasks_that_must_share_a_domain_are_not_spread_over_devices_of_several_s
     assert tried == [[0, 0], [1, 1]]
 
 
-# --- which nodes count for a shared checkpoint directory, how an unknown topology is named, and places on islands beside othe
+# --- which nodes count for a shared checkpoint directory, how an unknown topology is named, and places on islands
 
 
 @pytest.mark.parametrize(

@@ -487,7 +487,7 @@ def there(node: int, tasks: str, devices: str = "0") -> NodeShare:
     return NodeShare(node=node, tasks=tasks, devices=devices)
 
 
-def accepted_of_revalidate_relocations(
+def relocated(
     made: Sketch, preemptor: Job, answer: Proposal, moved_to: tuple[NodeShare, ...], not_relocated: str = "", **other: object
 ) -> Accepted:
     """The verdict on the answer with these new places for its only victim, and other fields as given."""
@@ -524,27 +524,22 @@ def surplus_of_two(action: Action = "preempt", minimum: int = 1, **wants: object
 
 def test_of_two_surplus_tasks_with_one_new_place_the_one_evicted_last_gets_it() -> None:
     made, preemptor, answer = surplus_of_two()
-    found = accepted_of_revalidate_relocations(made, preemptor, answer, (there(1, "2-3", "0-1"),))
+    found = relocated(made, preemptor, answer, (there(1, "2-3", "0-1"),))
     assert (only(found).tasks, only(found).moved_to) == ("2-3", (there(1, "2"),)), "b has a CPU for one of them"
     assert only(found).not_relocated == "", "said of jobs that are evicted whole"
 
 
 def test_surplus_without_a_new_place_does_not_skip_the_check_of_the_other() -> None:
     made, preemptor, answer = surplus_of_two()
-    assert only(accepted_of_revalidate_relocations(made, preemptor, answer, (there(1, "3"),))).moved_to == (there(1, "3"),)
+    assert only(relocated(made, preemptor, answer, (there(1, "3"),))).moved_to == (there(1, "3"),)
     made.running("arrived", "b", [0])
-    assert only(accepted_of_revalidate_relocations(made, preemptor, answer, (there(1, "3"),))).moved_to == ()
+    assert only(relocated(made, preemptor, answer, (there(1, "3"),))).moved_to == ()
 
 
 def test_a_gang_is_not_relocated_in_part() -> None:
     made, preemptor, answer = surplus_of_two(minimum=4)
     assert [choice.tasks for choice in answer.victims] == [""]
-    assert (
-        only(
-            accepted_of_revalidate_relocations(made, preemptor, answer, (there(1, "3"), there(2, "2")), not_relocated="0-1")
-        ).moved_to
-        == ()
-    )
+    assert only(relocated(made, preemptor, answer, (there(1, "3"), there(2, "2")), not_relocated="0-1")).moved_to == ()
 
 
 def test_where_the_preemptor_needs_less_by_now_the_surplus_evicted_last_stays() -> None:
@@ -553,8 +548,8 @@ def test_where_the_preemptor_needs_less_by_now_the_surplus_evicted_last_stays() 
     made.node("d", gpus=1)
     placement = (there(0, "0", "3"), there(3, "1"))
     moved = (there(1, "2"), there(2, "3"))
-    assert only(accepted_of_revalidate_relocations(made, preemptor, answer, moved)).moved_to == moved
-    found = accepted_of_revalidate_relocations(made, preemptor, answer, moved, placement=placement)
+    assert only(relocated(made, preemptor, answer, moved)).moved_to == moved
+    found = relocated(made, preemptor, answer, moved, placement=placement)
     assert (only(found).tasks, only(found).moved_to, found.dropped) == ("3", (there(2, "3"),), ())
 
 
@@ -592,7 +587,7 @@ def test_a_job_that_need_not_move_at_all_is_no_victim(whole: bool) -> None:
         made.node("e", gpus=4)
         moved = (there(4, "0-3", "0-3"),)
         answer = answer.model_copy(update={"victims": (answer.victims[0].model_copy(update={"tasks": ""}),)})
-    found = accepted_of_revalidate_relocations(made, preemptor, answer, moved, placement=(there(3, "0-1", "0-1"),))
+    found = relocated(made, preemptor, answer, moved, placement=(there(3, "0-1", "0-1"),))
     assert (found.victims, found.dropped) == ((), ("wide",))
 
 

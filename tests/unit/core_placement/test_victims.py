@@ -477,69 +477,67 @@ def test_the_cost_of_more_units_of_a_job_is_what_they_add() -> None:
 
 
 @pytest.fixture
-def sketch_of_constraints() -> Sketch:
+def full() -> Sketch:
     return two_full_nodes()
 
 
 @pytest.fixture
-def preemptor(sketch_of_constraints: Sketch) -> Job:
-    return preemptor_of_another_project(sketch_of_constraints)
+def preemptor(full: Sketch) -> Job:
+    return preemptor_of_another_project(full)
 
 
-def why(sketch_of_constraints: Sketch, preemptor: Job, action: Action) -> str | None:
-    snapshot = current_snapshot(sketch_of_constraints.state)
+def why(full: Sketch, preemptor: Job, action: Action) -> str | None:
+    snapshot = current_snapshot(full.state)
     return action_not_permitted(snapshot, shares_now(snapshot), requested_unit(preemptor), action)
 
 
-def terms(sketch_of_constraints: Sketch, preemptor: Job, action: Action, *earlier: Unit) -> Trial:
-    snapshot = current_snapshot(sketch_of_constraints.state)
+def terms(full: Sketch, preemptor: Job, action: Action, *earlier: Unit) -> Trial:
+    snapshot = current_snapshot(full.state)
     return Trial(snapshot, shares_now(snapshot), requested_unit(preemptor), action, earlier)
 
 
-def test_no_job_is_relocated_for_a_job_above_its_limit(sketch_of_constraints, preemptor):
-    sketch_of_constraints.state.policy = policy({"name": "b", "limit": {"gpus": 3}}, preemption={"max_migrations": None})
-    assert "limit of 3 GPUs" in (why(sketch_of_constraints, preemptor, "consolidate") or "")
+def test_no_job_is_relocated_for_a_job_above_its_limit(full, preemptor):
+    full.state.policy = policy({"name": "b", "limit": {"gpus": 3}}, preemption={"max_migrations": None})
+    assert "limit of 3 GPUs" in (why(full, preemptor, "consolidate") or "")
 
 
-def test_a_reclaimed_project_does_not_get_resources_back_by_another_action(sketch_of_constraints, preemptor):
+def test_a_reclaimed_project_does_not_get_resources_back_by_another_action(full, preemptor):
     rules = {"cooldown": {"project": "1h"}}
-    sketch_of_constraints.state.policy = policy(
-        {"name": "b", "quota": {"gpus": 0}}, protections=rules, preemption={"max_migrations": None}
-    )
-    sketch_of_constraints.state.reclaimed_at["b"] = sketch_of_constraints.state.now - HOUR // 2
-    assert "may not borrow before " in (why(sketch_of_constraints, preemptor, "consolidate") or "")
-    assert terms(sketch_of_constraints, preemptor, "preempt").limited
-    assert not terms(sketch_of_constraints, preemptor, "reclaim").limited
+    full.state.policy = policy({"name": "b", "quota": {"gpus": 0}}, protections=rules, preemption={"max_migrations": None})
+    full.state.reclaimed_at["b"] = full.state.now - HOUR // 2
+    assert "may not borrow before " in (why(full, preemptor, "consolidate") or "")
+    assert terms(full, preemptor, "preempt").limited
+    assert not terms(full, preemptor, "reclaim").limited
 
 
-def test_victims_of_earlier_preemptors_of_the_batch_count(sketch_of_constraints, preemptor):
-    sketch_of_constraints.state.policy = policy(protections=AT_MOST_ONE_WEB)
-    one, two = (whole_job(sketch_of_constraints.state.jobs[name]) for name in ("one", "two"))
-    assert terms(sketch_of_constraints, preemptor, "preempt").violation([two]) is None
-    assert terms(sketch_of_constraints, preemptor, "preempt", one).violation([two]) is not None
+def test_victims_of_earlier_preemptors_of_the_batch_count(full, preemptor):
+    full.state.policy = policy(protections=AT_MOST_ONE_WEB)
+    one, two = (whole_job(full.state.jobs[name]) for name in ("one", "two"))
+    assert terms(full, preemptor, "preempt").violation([two]) is None
+    assert terms(full, preemptor, "preempt", one).violation([two]) is not None
 
 
-def test_under_reclaim_a_budget_holds_as_well(sketch_of_constraints, preemptor):
-    sketch_of_constraints.state.policy = policy({"name": "a"}, {"name": "b", "quota": {"gpus": 8}}, protections=AT_MOST_ONE_WEB)
-    both = [whole_job(sketch_of_constraints.state.jobs[name]) for name in ("one", "two")]
-    assert (terms(sketch_of_constraints, preemptor, "reclaim").violation(both) or "").startswith("budget 'web'")
+def test_under_reclaim_a_budget_holds_as_well(full, preemptor):
+    full.state.policy = policy({"name": "a"}, {"name": "b", "quota": {"gpus": 8}}, protections=AT_MOST_ONE_WEB)
+    both = [whole_job(full.state.jobs[name]) for name in ("one", "two")]
+    assert (terms(full, preemptor, "reclaim").violation(both) or "").startswith("budget 'web'")
 
 
-def test_reclaim_does_not_take_what_is_placed_again(sketch_of_constraints, preemptor):
-    sketch_of_constraints.state.policy = policy({"name": "a", "quota": {"gpus": 8}}, {"name": "b", "quota": {"gpus": 8}})
-    both = [whole_job(sketch_of_constraints.state.jobs[name]) for name in ("one", "two")]
-    assert terms(sketch_of_constraints, preemptor, "reclaim").violation(both) is not None
-    assert terms(sketch_of_constraints, preemptor, "reclaim").violation(both, []) is None
+def test_reclaim_does_not_take_what_is_placed_again(full, preemptor):
+    full.state.policy = policy({"name": "a", "quota": {"gpus": 8}}, {"name": "b", "quota": {"gpus": 8}})
+    both = [whole_job(full.state.jobs[name]) for name in ("one", "two")]
+    assert terms(full, preemptor, "reclaim").violation(both) is not None
+    assert terms(full, preemptor, "reclaim").violation(both, []) is None
 
 
 @pytest.mark.parametrize(("victims", "rejected"), [(["one", "two"], False), (["one"], True), ([], True)])
-def test_a_set_that_keeps_the_preemptor_within_its_limit_is_not_rejected(sketch_of_constraints, preemptor, victims, rejected):
+def test_a_set_that_keeps_the_preemptor_within_its_limit_is_not_rejected(full, preemptor, victims, rejected):
     """Both jobs and the preemptor are of one project, whose limit is that of the preemptor alone."""
-    sketch_of_constraints.state.policy = policy({"name": "a", "limit": {"gpus": 4}})
+    full.state.policy = policy({"name": "a", "limit": {"gpus": 4}})
     preemptor.project = "a"
-    made = terms(sketch_of_constraints, preemptor, "preempt")
+    made = terms(full, preemptor, "preempt")
     assert made.limited
-    assert made.rejects([whole_job(sketch_of_constraints.state.jobs[name]) for name in victims]) is rejected
+    assert made.rejects([whole_job(full.state.jobs[name]) for name in victims]) is rejected
 
 
 # --- what is free or releasing in total: where that does not suffice, relocating jobs does not help
@@ -548,12 +546,12 @@ def test_a_set_that_keeps_the_preemptor_within_its_limit_is_not_rejected(sketch_
 FOUR_OF_THREE = "needs 4 GPUs in total, 3 are free or releasing: relocating jobs does not change that"
 
 
-def totals(sketch_of_free_totals: Sketch) -> FreeTotals:
-    return FreeTotals.of(ClusterResources.of(sketch_of_free_totals.state))
+def totals(roomy: Sketch) -> FreeTotals:
+    return FreeTotals.of(ClusterResources.of(roomy.state))
 
 
 @pytest.fixture
-def sketch_of_free_totals() -> Sketch:
+def roomy() -> Sketch:
     """Two nodes with 3 GPUs, 6 CPUs and 6 GiB free or releasing."""
     made = Sketch()
     made.node("a", gpus=4, cpu=4, gib=4)
@@ -563,15 +561,15 @@ def sketch_of_free_totals() -> Sketch:
     return made
 
 
-def test_they_count_what_is_free_or_releasing_on_all_nodes(sketch_of_free_totals: Sketch) -> None:
-    assert totals(sketch_of_free_totals) == FreeTotals(gpus=3, cpu_milli=6000, memory_bytes=6 * GIB, shared=False)
+def test_they_count_what_is_free_or_releasing_on_all_nodes(roomy: Sketch) -> None:
+    assert totals(roomy) == FreeTotals(gpus=3, cpu_milli=6000, memory_bytes=6 * GIB, shared=False)
 
 
-def test_a_gpu_that_is_shared_on_any_node_may_be_freed_by_relocating_a_share(sketch_of_free_totals: Sketch) -> None:
-    sketch_of_free_totals.at(sketch_of_free_totals.job("half", group(gpu_share_milli=500)), ("b", [1]))
-    free = totals(sketch_of_free_totals)
+def test_a_gpu_that_is_shared_on_any_node_may_be_freed_by_relocating_a_share(roomy: Sketch) -> None:
+    roomy.at(roomy.job("half", group(gpu_share_milli=500)), ("b", [1]))
+    free = totals(roomy)
     assert (free.gpus, free.shared) == (2, True)
-    assert free.missing(requested_unit(sketch_of_free_totals.job("wants", group(gpus=3)))) is None
+    assert free.missing(requested_unit(roomy.job("wants", group(gpus=3)))) is None
 
 
 @pytest.mark.parametrize(
@@ -588,7 +586,5 @@ def test_a_gpu_that_is_shared_on_any_node_may_be_freed_by_relocating_a_share(ske
         ([group(7, gib=1)], "not enough memory is free in total: relocating jobs does not change that"),
     ],
 )
-def test_a_request_is_refused_for_what_it_lacks_in_total(
-    sketch_of_free_totals: Sketch, groups: list[TaskGroup], missing: str | None
-) -> None:
-    assert totals(sketch_of_free_totals).missing(requested_unit(sketch_of_free_totals.job("wants", *groups))) == missing
+def test_a_request_is_refused_for_what_it_lacks_in_total(roomy: Sketch, groups: list[TaskGroup], missing: str | None) -> None:
+    assert totals(roomy).missing(requested_unit(roomy.job("wants", *groups))) == missing

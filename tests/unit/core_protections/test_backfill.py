@@ -245,9 +245,9 @@ def test_where_only_some_jobs_have_a_time_limit_the_gang_may_wait_for_one_that_s
 # --- parts of backfill: when the head starts, what is kept for it, and what is left for the jobs behind it
 
 
-def behind(sketch_of_backfill_parts: Sketch, head: Job, steps: int = STEPS) -> Backfill:
-    sketch_of_backfill_parts.state.indices.snapshot = sketch_of_backfill_parts.state.indices.timers = None
-    return Backfill(current_snapshot(sketch_of_backfill_parts.state), requested_unit(head), StepBudget(steps))
+def behind(ending: Sketch, head: Job, steps: int = STEPS) -> Backfill:
+    ending.state.indices.snapshot = ending.state.indices.timers = None
+    return Backfill(current_snapshot(ending.state), requested_unit(head), StepBudget(steps))
 
 
 def place(found: Backfill, job: Job) -> Any:
@@ -260,7 +260,7 @@ def place(found: Backfill, job: Job) -> Any:
 
 
 @pytest.fixture
-def sketch_of_backfill_parts() -> Sketch:
+def ending() -> Sketch:
     """A node of eight GPUs: on each pair a job with a run-time limit, which end one hour after the other."""
     made = Sketch()
     made.node("a", gpus=8, cpu=100)
@@ -301,9 +301,9 @@ def test_what_one_job_behind_the_head_takes_is_gone_for_the_next() -> None:
 # --- a head of several kinds of tasks
 
 
-def kinds(sketch_of_backfill_parts: Sketch, gpus: int, **rest: Any) -> Job:
+def kinds(ending: Sketch, gpus: int, **rest: Any) -> Job:
     """A head with one task of GPUs and one without."""
-    return sketch_of_backfill_parts.job("head", group(gpus=gpus), group(cpu=1), **rest)
+    return ending.job("head", group(gpus=gpus), group(cpu=1), **rest)
 
 
 def test_it_starts_now_where_it_fits_now() -> None:
@@ -314,11 +314,8 @@ def test_it_starts_now_where_it_fits_now() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "hours"), [(2, 1), (4, 2), (6, 3), (8, 4)])
-def test_it_starts_with_the_last_completion_that_it_needs(sketch_of_backfill_parts: Sketch, gpus: int, hours: int) -> None:
-    assert (
-        behind(sketch_of_backfill_parts, kinds(sketch_of_backfill_parts, gpus)).starts
-        == sketch_of_backfill_parts.state.now + hours * HOUR
-    )
+def test_it_starts_with_the_last_completion_that_it_needs(ending: Sketch, gpus: int, hours: int) -> None:
+    assert behind(ending, kinds(ending, gpus)).starts == ending.state.now + hours * HOUR
 
 
 @pytest.mark.parametrize(("one", "other"), [(2, 1), (2, 2), (2, 3), (4, 3)])
@@ -332,11 +329,11 @@ def test_only_what_it_waits_for_is_expected_to_be_gone(one: int, other: int) -> 
     assert [unit.job.id for unit in found._future.ended] == [f"j{number}" for number in range(one + other)]
 
 
-def test_what_is_reserved_stays_as_it_is_while_jobs_behind_the_head_are_tried(sketch_of_backfill_parts: Sketch) -> None:
-    found = behind(sketch_of_backfill_parts, sketch_of_backfill_parts.job("head", group(gpus=3)))
+def test_what_is_reserved_stays_as_it_is_while_jobs_behind_the_head_are_tried(ending: Sketch) -> None:
+    found = behind(ending, ending.job("head", group(gpus=3)))
     reserved = found.reserved
-    limited(sketch_of_backfill_parts.state.jobs["j1"], HOUR // 2)
-    sketch_of_backfill_parts.state.seq += 1
+    limited(ending.state.jobs["j1"], HOUR // 2)
+    ending.state.seq += 1
     assert found.reserved is reserved
 
 
@@ -352,17 +349,17 @@ def test_tasks_that_fit_only_together_wait_for_more_than_each_of_them_would() ->
         assert behind(made, head, steps).reserved == {}, "each of them fits after one completion, and three are too many steps"
 
 
-def test_it_has_no_start_where_a_job_without_a_limit_must_end_first(sketch_of_backfill_parts: Sketch) -> None:
-    last = sketch_of_backfill_parts.state.jobs["j3"]
+def test_it_has_no_start_where_a_job_without_a_limit_must_end_first(ending: Sketch) -> None:
+    last = ending.state.jobs["j3"]
     last.demand = last.demand.model_copy(update={"run_time_limit": None})
-    found = behind(sketch_of_backfill_parts, kinds(sketch_of_backfill_parts, 8))
+    found = behind(ending, kinds(ending, 8))
     assert found.starts is None
     assert found.reserved, "it is kept all the same"
 
 
-def test_where_the_steps_end_before_it_fits_nothing_is_kept(sketch_of_backfill_parts: Sketch) -> None:
-    head = kinds(sketch_of_backfill_parts, 8)
-    kept = [bool(behind(sketch_of_backfill_parts, head, steps).reserved) for steps in range(6)]
+def test_where_the_steps_end_before_it_fits_nothing_is_kept(ending: Sketch) -> None:
+    head = kinds(ending, 8)
+    kept = [bool(behind(ending, head, steps).reserved) for steps in range(6)]
     assert kept == [False, False, False, False, True, True], "a step for each completion"
 
 

@@ -134,7 +134,7 @@ def sketch() -> Sketch:
     return made
 
 
-def enforced_of_enforcement_parts(
+def bounded(
     sketch: Sketch, department: Any = None, project: Any = None, *, enforce: bool = True, other: int = 0, beside: Any = None
 ) -> list[tuple[str, str, str]]:
     """Kind, job and tasks of each decision once the department `dept`, and its projects, have these bounds."""
@@ -168,14 +168,14 @@ def moves(sketch: Sketch, name: str, need: TaskGroup, priority: int, project: st
 def test_a_policy_that_is_not_enforced_takes_nothing(sketch: Sketch, has: Any) -> None:
     has(sketch, "job", group(gpus=2), 50)
     bounds = {"limit": {"gpus": 1}}
-    assert enforced_of_enforcement_parts(sketch, project=bounds, enforce=False) == []
-    assert len(enforced_of_enforcement_parts(sketch, project=bounds)) == 1
+    assert bounded(sketch, project=bounds, enforce=False) == []
+    assert len(bounded(sketch, project=bounds)) == 1
 
 
 @pytest.mark.parametrize(("has", "kind"), [(runs, "EvictionDecided"), (moves, "ReservationDropped")])
 def test_a_thousandth_of_a_cpu_is_something(sketch: Sketch, has: Any, kind: str) -> None:
     has(sketch, "job", group(cpu_milli=1), 50)
-    assert enforced_of_enforcement_parts(sketch, project={"limit": {"cpus": 0}}) == [(kind, "job", "")]
+    assert bounded(sketch, project={"limit": {"cpus": 0}}) == [(kind, "job", "")]
 
 
 @pytest.mark.parametrize(("has", "kind"), [(runs, "EvictionDecided"), (moves, "ReservationDropped")])
@@ -187,7 +187,7 @@ def test_a_job_without_gpus_keeps_its_cpus_while_gpus_are_taken(sketch: Sketch, 
     has(sketch, "middle", group(gpus=1, cpu=1), 20)
     has(sketch, "large", group(gpus=2), 30, "other")
     has(sketch, "top", group(gpus=1), 40, "other")
-    found = enforced_of_enforcement_parts(sketch, {"limit": {"gpus": 2}}, {"limit": {"cpus": 1}})
+    found = bounded(sketch, {"limit": {"gpus": 2}}, {"limit": {"cpus": 1}})
     assert sorted(found) == [(kind, "large", ""), (kind, "middle", "")]
 
 
@@ -203,9 +203,7 @@ def test_a_preemptible_job_is_not_taken_for_the_quota_of_work_that_is_not_preemp
         ("top", group(gpus=1), 40, "other"),
     ):
         has(sketch, name, need, priority, project).preemptible = False
-    found = enforced_of_enforcement_parts(
-        sketch, {"quota": {"gpus": 2, "cpus": 9}}, {"quota": {"gpus": 8, "cpus": 9}, "limit": {"cpus": 1}}, other=8
-    )
+    found = bounded(sketch, {"quota": {"gpus": 2, "cpus": 9}}, {"quota": {"gpus": 8, "cpus": 9}, "limit": {"cpus": 1}}, other=8)
     assert sorted(found) == [(kind, "large", ""), (kind, "middle", "")]
 
 
@@ -215,14 +213,14 @@ def test_a_job_of_another_project_does_not_go_for_the_limit_of_a_project(sketch:
     has(sketch, "cheap", group(cpu=8), 10)
     has(sketch, "dear", group(gpus=1, cpu=8), 20)
     has(sketch, "large", group(gpus=2), 30, "other")
-    found = enforced_of_enforcement_parts(sketch, project={"limit": {"cpus": 8}}, beside={"limit": {"gpus": 1}})
+    found = bounded(sketch, project={"limit": {"cpus": 8}}, beside={"limit": {"gpus": 1}})
     assert sorted(found) == [(kind, "cheap", ""), (kind, "large", "")]
 
 
 def test_a_reservation_that_goes_for_the_department_counts_once_for_its_project(sketch: Sketch) -> None:
     moves(sketch, "first", group(gpus=1), 10)
     moves(sketch, "second", group(gpus=1), 20)
-    found = enforced_of_enforcement_parts(sketch, {"limit": {"gpus": 1}}, {"limit": {"gpus": 0}})
+    found = bounded(sketch, {"limit": {"gpus": 1}}, {"limit": {"gpus": 0}})
     assert sorted(found) == [("ReservationDropped", "first", ""), ("ReservationDropped", "second", "")]
 
 
@@ -236,25 +234,25 @@ def elastic(sketch: Sketch, *groups: TaskGroup, minimum: int, phase: Any = "runn
 
 def test_surplus_without_gpus_goes_with_the_gpus_above_it(sketch: Sketch) -> None:
     elastic(sketch, group(2, gpus=1), group(1, cpu=1), minimum=1)
-    assert enforced_of_enforcement_parts(sketch, project={"limit": {"gpus": 1}}) == [("EvictionDecided", "elastic", "1-2")]
+    assert bounded(sketch, project={"limit": {"gpus": 1}}) == [("EvictionDecided", "elastic", "1-2")]
 
 
 def test_of_a_job_that_runs_only_what_is_reserved_goes_where_that_is_enough(sketch: Sketch) -> None:
     job = elastic(sketch, group(3, gpus=1), minimum=1)
     job.reservation = [Task(index, 1, 1 << index, "reserved") for index in (1, 2)]
-    assert enforced_of_enforcement_parts(sketch, project={"limit": {"gpus": 3}}) == [("ReservationDropped", "elastic", "1-2")]
+    assert bounded(sketch, project={"limit": {"gpus": 3}}) == [("ReservationDropped", "elastic", "1-2")]
 
 
 def test_what_has_not_started_goes_first_whatever_its_priority(sketch: Sketch) -> None:
     runs(sketch, "low", group(gpus=1), 10)
     runs(sketch, "reserved", group(gpus=1), 50, phase="reserved")
-    assert enforced_of_enforcement_parts(sketch, project={"limit": {"gpus": 1}}) == [("ReservationDropped", "reserved", "")]
+    assert bounded(sketch, project={"limit": {"gpus": 1}}) == [("ReservationDropped", "reserved", "")]
 
 
 def test_of_a_reserved_job_surplus_alone_may_go(sketch: Sketch) -> None:
     elastic(sketch, group(3, gpus=1), minimum=1, phase="reserved")
-    assert enforced_of_enforcement_parts(sketch, project={"limit": {"gpus": 2}}) == [("EvictionDecided", "elastic", "2")]
-    assert enforced_of_enforcement_parts(sketch, project={"limit": {"gpus": 0}}) == [("ReservationDropped", "elastic", "")]
+    assert bounded(sketch, project={"limit": {"gpus": 2}}) == [("EvictionDecided", "elastic", "2")]
+    assert bounded(sketch, project={"limit": {"gpus": 0}}) == [("ReservationDropped", "elastic", "")]
 
 
 @pytest.mark.parametrize(("has", "kind"), [(runs, "EvictionDecided"), (moves, "ReservationDropped")])
@@ -262,7 +260,7 @@ def test_of_what_would_be_too_much_the_most_valuable_job_that_may_stay_stays(ske
     """All three go until the limit holds. Then `high` does not fit, `middle` does, and beside it `low` does not."""
     for name, gpus, priority in (("low", 2, 10), ("middle", 1, 20), ("high", 3, 30)):
         has(sketch, name, group(gpus=gpus), priority)
-    assert sorted(enforced_of_enforcement_parts(sketch, project={"limit": {"gpus": 2}})) == [
+    assert sorted(bounded(sketch, project={"limit": {"gpus": 2}})) == [
         (kind, "high", ""),
         (kind, "low", ""),
     ]
@@ -272,20 +270,20 @@ def test_of_what_would_be_too_much_the_most_valuable_job_that_may_stay_stays(ske
 def test_of_equal_jobs_the_later_ones_go_in_the_order_in_which_they_were_submitted(sketch: Sketch, has: Any) -> None:
     for name in ("c", "b", "a"):
         has(sketch, name, group(gpus=1), 50)
-    assert [job for _, job, _ in enforced_of_enforcement_parts(sketch, project={"limit": {"gpus": 1}})] == ["b", "a"]
+    assert [job for _, job, _ in bounded(sketch, project={"limit": {"gpus": 1}})] == ["b", "a"]
 
 
 def test_beside_a_job_that_goes_whole_a_lesser_one_may_stay(sketch: Sketch) -> None:
     runs(sketch, "cheap", group(gpus=2), 10)
     job = elastic(sketch, group(1, gpus=1), group(1, gpus=1), minimum=1)
     job.demand = job.demand.model_copy(update={"tasks": (group(1, gpus=3), group(1, gpus=1))})
-    assert enforced_of_enforcement_parts(sketch, project={"limit": {"gpus": 2}}) == [("EvictionDecided", "elastic", "")]
+    assert bounded(sketch, project={"limit": {"gpus": 2}}) == [("EvictionDecided", "elastic", "")]
 
 
 @pytest.mark.parametrize("has", [runs, moves])
 def test_what_is_tried_leaves_the_use_of_the_projects_as_it_is(sketch: Sketch, has: Any) -> None:
     has(sketch, "job", group(gpus=2), 50)
-    assert len(enforced_of_enforcement_parts(sketch, project={"limit": {"gpus": 1}})) == 1
+    assert len(bounded(sketch, project={"limit": {"gpus": 1}})) == 1
     assert current_snapshot(sketch.state).usage.allocated("p") == ResourceVector(2000)
 
 
@@ -302,5 +300,5 @@ def test_the_reason_names_the_first_resource_of_which_there_is_too_much(
     sketch: Sketch, need: TaskGroup, limit: Any, reason: str
 ) -> None:
     runs(sketch, "job", need, 50)
-    enforced_of_enforcement_parts(sketch, project={"limit": limit})
+    bounded(sketch, project={"limit": limit})
     assert [each.reason for each in enforcement(sketch.state)] == [f"the policy is enforced: {reason}"]  # type: ignore[attr-defined]

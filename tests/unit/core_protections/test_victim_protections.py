@@ -290,7 +290,7 @@ def test_a_rule_judges_by_class_or_names_the_jobs_that_it_may_exclude() -> None:
             "budgets": [{"name": "none", "labels": {"a": "b"}, "max_disruptions": 0}],
         },
     )
-    promised_of_promises_and_displacements(bench)
+    granted(bench)
     bench.state.displaced_by = {"preemptor": {"victim": bench.state.seq + 1}}
     for rule in RULES:
         for action in PREEMPTING_ACTIONS:
@@ -381,7 +381,7 @@ DEPARTMENTS_PROMISES_AND_DISPLACEMENTS = [
 ]
 
 
-def shields_of_promises_and_displacements(bench: Bench, action: Any) -> Shields:
+def kept(bench: Bench, action: Any) -> Shields:
     bench.state.indices.snapshot = None
     return Shields(bench.state, action, bench.preemptor)
 
@@ -389,7 +389,7 @@ def shields_of_promises_and_displacements(bench: Bench, action: Any) -> Shields:
 # --- reservations
 
 
-def promised_of_promises_and_displacements(bench: Bench, tasks: int = 1) -> Job:
+def granted(bench: Bench, tasks: int = 1) -> Job:
     """A reservation of web, for which a job of vision is leaving."""
     gang = bench.running("gang", project="web", phase="reserved", tasks=tasks, min_tasks=1)
     victim = bench.running("victim", project="vision", phase="evicting")
@@ -401,9 +401,9 @@ def promised_of_promises_and_displacements(bench: Bench, tasks: int = 1) -> Job:
 
 def test_only_the_tasks_of_a_promise_that_are_reserved_are_protected() -> None:
     bench = Bench(projects=DEPARTMENTS_PROMISES_AND_DISPLACEMENTS, preemption=POOL)
-    gang = promised_of_promises_and_displacements(bench, tasks=3)
+    gang = granted(bench, tasks=3)
     gang.phase, gang.tasks[0].state = "running", "running"
-    found = shields_of_promises_and_displacements(bench, "reclaim")
+    found = kept(bench, "reclaim")
     assert found.excluded_by(Unit(gang, (1,), core=False)) == "no-reclaim-of-reserved"
     assert found.excluded_by(Unit(gang, (0, 1), core=True)) == "no-reclaim-of-reserved"
     assert found.excluded_by(Unit(gang, (0,), core=True)) is None
@@ -411,11 +411,11 @@ def test_only_the_tasks_of_a_promise_that_are_reserved_are_protected() -> None:
 
 def test_a_promise_is_not_protected_for_what_leaves_for_another_one() -> None:
     bench = Bench(projects=DEPARTMENTS_PROMISES_AND_DISPLACEMENTS, preemption=POOL)
-    gang = promised_of_promises_and_displacements(bench)
+    gang = granted(bench)
     victim = bench.state.jobs["victim"]
     assert victim.eviction is not None
     victim.eviction.preemption = 2
-    assert shields_of_promises_and_displacements(bench, "reclaim").excluded_by(core(gang)) is None
+    assert kept(bench, "reclaim").excluded_by(core(gang)) is None
 
 
 def test_a_victim_of_which_one_task_gets_no_other_place_is_released_in_part() -> None:
@@ -427,9 +427,9 @@ def test_a_victim_of_which_one_task_gets_no_other_place_is_released_in_part() ->
     victim.reservation = [victim.tasks[0]]
     bench.preemptor.project = "vision"
     gang.preemption, bench.state.preemptions[1] = 1, Preemption(1, "gang", ["victim"])
-    assert shields_of_promises_and_displacements(bench, "reclaim").excluded_by(core(gang)) == "no-reclaim-of-reserved"
+    assert kept(bench, "reclaim").excluded_by(core(gang)) == "no-reclaim-of-reserved"
     victim.reservation = list(victim.tasks)
-    assert shields_of_promises_and_displacements(bench, "reclaim").excluded_by(core(gang)) is None
+    assert kept(bench, "reclaim").excluded_by(core(gang)) is None
 
 
 # --- no counter-reclaim

@@ -238,7 +238,7 @@ def test_a_job_that_may_not_request_yet_does_not_count_for_the_place_of_its_proj
 PROJECTS_POSSIBLE_VICTIMS = ({"name": "ours", "quota": {"gpus": 4}}, {"name": "theirs", "quota": {"gpus": 4}})
 
 
-def pool_of_possible_victims(*projects: dict[str, Any], migrations: int = 0, scope: str = "pool", **preemption: Any) -> Bench:
+def victims_of(*projects: dict[str, Any], migrations: int = 0, scope: str = "pool", **preemption: Any) -> Bench:
     rules = {"scope": scope, "max_migrations": migrations, "quota_shields": False, **preemption}
     return Bench(projects=projects, preemption=rules)
 
@@ -259,22 +259,22 @@ def possible(bench: Bench, gpus: int = 1) -> tuple[str, ...]:
 
 
 def test_a_request_names_the_actions_that_may_succeed_in_their_order() -> None:
-    bench = pool_of_possible_victims(*PROJECTS_POSSIBLE_VICTIMS, migrations=1)
+    bench = victims_of(*PROJECTS_POSSIBLE_VICTIMS, migrations=1)
     bench.running("x", project="theirs", gpus=6)
     assert possible(bench) == ("consolidate", "reclaim", "preempt")
 
 
 def test_consolidation_is_left_out_where_too_little_is_free_in_total() -> None:
-    bench = pool_of_possible_victims(*PROJECTS_POSSIBLE_VICTIMS, migrations=1)
+    bench = victims_of(*PROJECTS_POSSIBLE_VICTIMS, migrations=1)
     bench.running("x", project="theirs", gpus=6)
     assert possible(bench, gpus=3) == ("reclaim", "preempt")
-    bench = pool_of_possible_victims(*PROJECTS_POSSIBLE_VICTIMS)
+    bench = victims_of(*PROJECTS_POSSIBLE_VICTIMS)
     bench.running("x", project="theirs", gpus=6)
     assert possible(bench, gpus=2) == ("reclaim", "preempt"), "the policy moves no job"
 
 
 def test_reclaim_is_left_out_for_a_project_beyond_its_share() -> None:
-    bench = pool_of_possible_victims(*PROJECTS_POSSIBLE_VICTIMS, migrations=1)
+    bench = victims_of(*PROJECTS_POSSIBLE_VICTIMS, migrations=1)
     bench.running("x", project="theirs", gpus=2)
     bench.waiting("more", project="theirs", gpus=2)
     assert possible(bench, gpus=5) == ("consolidate", "preempt")
@@ -282,7 +282,7 @@ def test_reclaim_is_left_out_for_a_project_beyond_its_share() -> None:
 
 def test_a_job_that_nothing_can_help_does_not_change_whose_request_is_first() -> None:
     """Its class never preempts. With its eight GPUs its project would be behind the other one."""
-    bench = pool_of_possible_victims(*PROJECTS_POSSIBLE_VICTIMS, actions=("allocate", "preempt"))
+    bench = victims_of(*PROJECTS_POSSIBLE_VICTIMS, actions=("allocate", "preempt"))
     bench.running("x", gpus=8, priority=10)
     hopeless = bench.waiting("hopeless", project="ours", gpus=8, priority=75)
     hopeless.may_preempt = False
