@@ -5,6 +5,7 @@ Whoever carries out a part of the actions and computes them again, or another re
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.job_spec import WORKLOAD_UID
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records.job_requests import CancelJob, ScaleJob, SubmitJob
@@ -164,10 +165,8 @@ def _without_workload(cluster: ClusterView, state: PoolState, workload: Workload
 
 
 def _keeps_place(state: PoolState, job: Job) -> bool:
-    """Whether this is an evicted pod group whose controller is about to make its pods anew."""
-    is_evicted_group = (
-        job.demand.labels.get(KIND) == "Pod" and job.demand.on_eviction == "requeue" and job.last_eviction is not None
-    )
-    if not is_evicted_group:
+    """Whether this is an evicted pod group whose controller is about to make its pods anew. They may go before the log knows."""
+    is_evicted = job.last_eviction is not None or bool(evictions_of(job))
+    if not is_evicted or job.demand.labels.get(KIND) != "Pod" or job.demand.on_eviction != "requeue":
         return False
     return bool(job.tasks) or state.now - (job.last_eviction or 0) < EVICTED_GROUP_KEPT

@@ -107,6 +107,20 @@ def test_a_replica_of_a_stateful_set_keeps_its_place(world):
     assert (world.job("db-0").id, world.job("db-0").phase, world.job("db-0").attempt) == (first.id, "running", 2)
 
 
+def test_it_keeps_its_place_also_where_its_pod_is_gone_before_the_log_has_its_release(world):
+    world.add(owned("db-0", "StatefulSet", "db", gpus=2))
+    runs(world)
+    first = world.job("db-0")
+    world.story.evict(first.id)
+    world.settle()
+    world.pods.clear()
+    world.settle()
+    assert not first.cancelled
+    world.story.yields(first.id)
+    world.settle()
+    assert (world.job("db-0").id, first.attempt) == (first.id, 2)
+
+
 def led(group, worker):
     labels = {f"{LWS}/name": "serve", f"{LWS}/group-index": str(group), f"{LWS}/worker-index": str(worker)}
     name = f"serve-{group}" + (f"-{worker}" if worker else "")
