@@ -18,6 +18,7 @@ from bailiff_kubernetes.resources import Object
 
 from .workloads.model import Pod, Role, Workload
 from .workloads.node_affinity import meets, terms_text
+from .workloads.taints import untolerated
 
 CLUSTER, KIND, NAMESPACE, NAME = (f"kubernetes/{name}" for name in ("cluster", "kind", "namespace", "name"))
 MAX_FAILURES = 1000  # the workload's own controller counts failures, and ends it
@@ -71,14 +72,16 @@ def submission(
         return "nobody vouches for who created it: install the admission policies of deploy/kubernetes, and create it again"
     if workload.min_tasks is not None and not 1 <= workload.min_tasks <= workload.size:
         return f"bailiff.io/min-tasks is {workload.min_tasks}, and it has {workload.size} pods"
-    here = [nodes[node.name] for node in state.nodes.values() if node.name in nodes]
+    excluded: dict[str, list[str]] = {}
     for role in workload.roles:
-        if role.node_terms and here and not any(meets(node, role.node_terms) for node in here):
-            return f"no node of the pool meets the node affinity of its pods: {terms_text(role.node_terms)}"
+        why = _why_not(role, state, pods, nodes)
+        if why and all(why.values()):
+            return f"no node of the pool would admit its pods: {', '.join(dict.fromkeys(why.values()))}"
+        excluded[role.name] = [name for name, reason in why.items() if reason]
     projects = {project.name for project in state.rules.projects}
     demand = {
         "job": job_name(workload, run),
-        "tasks": [_task_group(role, here) for role in workload.roles if role.count],
+        "tasks": [_task_group(role, excluded[role.name]) for role in workload.roles if role.count],
         "min_tasks": workload.min_tasks if workload.min_tasks != workload.size else None,
         "priority_class": class_of(workload, rules, state),
         "project": workload.project or (workload.namespace if workload.namespace in projects else None),
@@ -126,7 +129,24 @@ def is_of(job: Job, rules: Rules) -> bool:
     return job.demand.labels.get(CLUSTER) == rules.cluster
 
 
-def _task_group(role: Role, nodes: Sequence[Object]) -> dict[str, object]:
+def _why_not(role: Role, state: PoolState, pods: Sequence[Pod], nodes: Mapping[str, Object]) -> dict[str, str]:
+    """Of each node of the pool, why kube-scheduler would bind no such pod to it; empty: it may.
+
+    Taints are judged by the pods that are there, since the cluster may add tolerations to what their template says, and not on
+    a node that is drained: its agent drains it for taints that no pod of Bailiff's tolerates, for as long as it has them.
+    """
+    pod = next((pod for pod in pods if pod.role == role.name), None)
+    found = {}
+    for node in state.nodes.values():
+        if (item := nodes.get(node.name)) is None:
+            continue
+        taint = untolerated(item, pod.tolerations) if pod is not None and node.drain is None else ""
+        unmet = bool(role.node_terms) and not meets(item, role.node_terms)
+        found[node.name] = f"node affinity {terms_text(role.node_terms)}" if unmet else f"taint {taint}" if taint else ""
+    return found
+
+
+def _task_group(role: Role, excluded: Sequence[str]) -> dict[str, object]:
     needs = role.resources
     devices = {"mig_profile": needs.mig[0], "gpu_devices": needs.mig[1]} if needs.mig else {"gpu_milli": needs.gpus * 1000}
     return {
@@ -135,5 +155,5 @@ def _task_group(role: Role, nodes: Sequence[Object]) -> dict[str, object]:
         "cpu_milli": needs.cpu_milli,
         "memory_bytes": needs.memory_bytes,
         "node_labels": role.node_selector,
-        "excluded_nodes": [node["metadata"]["name"] for node in nodes if role.node_terms and not meets(node, role.node_terms)],
+        "excluded_nodes": excluded,
     }

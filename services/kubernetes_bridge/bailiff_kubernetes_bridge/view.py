@@ -130,6 +130,7 @@ def _pod(item: Object, workload: str, role: str, index: int | None) -> Pod:
         index=index,
         gated=is_gated(item),
         node_terms=len(required_terms(spec)),
+        tolerations=tuple(spec.get("tolerations") or ()),
         deleting=item["metadata"].get("deletionTimestamp") is not None,
         finished=is_finished(item),
         succeeded=(item.get("status") or {}).get("phase") == "Succeeded" and not _is_disrupted(item),

@@ -63,7 +63,7 @@ def test_a_job_that_no_node_would_admit_evicts_nobody(world):
     item["spec"]["template"]["spec"] |= affinity("nowhere")
     world.add(item)
     world.settle()
-    said = "NotSubmitted: not submitted to test: no node of the pool meets the node affinity of its pods: zone In [nowhere]"
+    said = "NotSubmitted: not submitted to test: no node of the pool would admit its pods: node affinity zone In [nowhere]"
     assert world.objects["train"]["metadata"]["annotations"][STATUS] == said
     world.nodes["n2"]["metadata"]["labels"]["zone"] = "nowhere"
     world.settle()

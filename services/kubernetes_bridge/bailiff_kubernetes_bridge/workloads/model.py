@@ -92,8 +92,8 @@ class Pod:
 
     index: its rank within its role, where its controller gives it one. placed: its condition `bailiff.io/Placed`, as status and
     message. task_hash: of the task that it is, in this attempt of its job; job: that job, or the one of its group. finished: its
-    containers have ended. node_terms: how many node selector terms it requires by itself. nominated: the node where
-    kube-scheduler keeps room for it. preempts: whether others may be evicted for it.
+    containers have ended. node_terms: how many node selector terms it requires by itself. tolerations: of taints of nodes.
+    nominated: the node where kube-scheduler keeps room for it. preempts: whether others may be evicted for it.
     """
 
     namespace: str
@@ -105,6 +105,7 @@ class Pod:
     index: int | None = None
     gated: bool = False
     node_terms: int = 0
+    tolerations: tuple[Object, ...] = ()
     deleting: bool = False
     finished: bool = False
     succeeded: bool = False
