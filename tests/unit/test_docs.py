@@ -525,7 +525,9 @@ def test_the_environment_of_a_task_is_listed_whole() -> None:
     )
     rest = {"checkpoints": Path("/c/job"), "resume_from": None, "secrets": None, "master_address": None, "scratch": Path("/s")}
     assert listed == set(environment(command, at, device_bytes=1, **rest))
-    assert listed | {"BAILIFF_CONTROL_DIR", "BAILIFF_SOCKET"} == SET_BY_BAILIFF
+    assert listed | {"BAILIFF_CONTROL_DIR", "BAILIFF_SOCKET"} == SET_BY_BAILIFF | {"PYTHONUNBUFFERED"}
+    buffered = command.model_copy(update={"spec": JobSpec(command="true", env={"PYTHONUNBUFFERED": ""})})
+    assert environment(buffered, at, device_bytes=1, **rest)["PYTHONUNBUFFERED"] == "", "the job's own value is in force"
 
 
 def test_the_example_policies_are_policies() -> None:

@@ -28,13 +28,14 @@ def environment(
     scratch: Path | None = None,
     by_mps: bool = True,
 ) -> dict[str, str]:
-    """The variables of the job's spec; Bailiff's own take precedence. Raises `SecretMissing`.
+    """The variables of the job's spec; Bailiff's own take precedence, but for `PYTHONUNBUFFERED`. Raises `SecretMissing`.
 
     checkpoints: the job's directory. resume_from: a checkpoint in it. device_bytes: memory of the task's smallest device.
     scratch: the task's scratch folder. by_mps: whether MPS, where its daemon runs, holds the task to its share.
     """
     grace_s = str(command.grace // 1_000_000)
     return {
+        "PYTHONUNBUFFERED": "1",  # else Python keeps back kilobytes of output, and `bailiff logs -f` shows none of it
         **command.spec.env,
         **{variable: _secret(secrets, name) for variable, name in command.spec.secrets.items()},
         "BAILIFF_JOB_ID": command.job,

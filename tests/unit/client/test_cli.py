@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.unit.client.kit import SECOND, AnsweringBus, LogWriter, Run, command_on, finished_story, preemption_story
 from typer.testing import CliRunner
 
-from bailiff.cli import app
+from bailiff.cli import app, logs
 from bailiff.cli.session import Output, Session, guarded
 from bailiff.client.answers import advice_on
 from bailiff.client.client import Outcome
@@ -365,6 +365,17 @@ def test_logs_of_a_gang_name_task_and_node(bailiff: Run, log_writer: LogWriter) 
 def test_following_logs_ends_with_the_job(bailiff: Run, log_writer: LogWriter) -> None:
     store_output(log_writer, "done-1", 0, b"bye\n")
     assert bailiff("logs", "done-1", "-f").output == "bye\n"
+
+
+def test_following_the_logs_of_a_job_that_has_not_started_says_what_it_waits_for(
+    bailiff: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing_yet(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(logs, "print_output", nothing_yet)
+    assert bailiff("logs", "serve-2", "-f").stderr == "serve-2 has not started: reserved, waiting for train-7, train-8\n"
+    assert bailiff("logs", "train-8", "-f").stderr == bailiff("logs", "serve-2").stderr == ""
 
 
 @pytest.mark.slow

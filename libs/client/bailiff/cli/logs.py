@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bailiff.client.client import Client
     from bailiff.client.job_output import Chunk, OutputFilter
 
+NOT_STARTED = ("waiting", "pending", "reserved", "paused")
+
 
 @command("logs", leave_out=("output",))
 async def logs(
@@ -36,12 +38,16 @@ async def logs(
     task.
     """
     from bailiff.client.job_output import OutputFilter, pattern_of
+    from bailiff.render.serializers.jobs import waits_text
 
     begin, pattern = moment_of("--since", since), pattern_of(grep)
     async with session.client() as client:
         projection = await client.projection(session.pool)
         wanted = OutputFilter(projection.pool, job, task, attempt, begin, pattern)
         known = projection.state.jobs.get(job)
+
+        if follow and known is not None and known.phase in NOT_STARTED:
+            session.err.print(f"{job} has not started: {waits_text(projection.state, known)}", style="dim", markup=False)
 
         async def is_over() -> bool:
             if not follow:

@@ -279,6 +279,12 @@ def job_note(state: PoolState, job: Job) -> str:
     return ""
 
 
+def waits_text(state: PoolState, job: Job) -> str:
+    """The state of a job that has not started, with its note."""
+    note = job_note(state, job)
+    return job_state(job) + (f", {note}" if note else "")
+
+
 def _eviction_note(state: PoolState, job: Job, eviction: Eviction) -> str:
     """Which job preempted it, and whose that is; or who requested the eviction, and why."""
     if eviction.for_job:
