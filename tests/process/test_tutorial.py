@@ -105,6 +105,16 @@ def test_readme_and_tutorial_work_as_typed_one_after_the_other_in_one_system_and
     assert git_status(folder) == before
 
 
+def test_what_make_up_prints_works_as_typed_and_again(folder: Path) -> None:
+    printed = Up(folder / ".bailiff").up().split("\nMetrics:")[0]
+    lines = [line.partition("  #")[0].strip() for line in re.findall(r"^  ((?:bailiff|export|curl) .*)$", printed, re.MULTILINE)]
+    cosigned = "bailiff audit verify --witnesses"
+    lines = [f"until {line}; do sleep 0.2; done" if line.startswith(cosigned) else line for line in lines]
+    assert any(line.startswith("bailiff accounting") for line in lines)
+    said = run(folder, script([*lines, *lines]))
+    assert all(said.count(shown) >= 2 for shown in ("by bailiff-witness", "GPU-hours, ", '"sealed_at"'))
+
+
 HOW_TO = ("projects", "submit", "policy", "explain", "receipt", "nodes", "accounting", "prove", "retention", "replay", "what-if")
 """Pages whose commands a user of `make up` can type."""
 ELSEWHERE = (

@@ -1,13 +1,14 @@
 """Empties the nodes for `make down` as `bailiff drain` does, so that jobs save first, and undrains them at the next `make up`."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 from bailiff.client.answers import require_accepted
 from bailiff.client.client import Client
 from bailiff.render.serializers.victims import affected_by
-from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.humanize import count_text, duration_text, first_names
 from bailiff_core.model.state import Drain, Node, PoolState
 from bailiff_core.records.node_requests import DrainNode, UndrainNode
 
@@ -35,7 +36,8 @@ async def empty(client: Client, pool: str, *, at_once: bool, say: Callable[[str]
     grace = max((row["grace_s"] for row in rows), default=0)
     if rows and not at_once:
         names = ", ".join(dict.fromkeys(row["job"] for row in rows))
-        say(f"asking {names} to save and stop: {duration_text(grace * 1_000_000)} at most (Ctrl-C: stop without waiting)")
+        until = f"until {time.strftime('%H:%M:%S', time.localtime(time.time() + grace))}, {duration_text(grace * 1_000_000)}"
+        say(f"asking {names} to save and stop: waiting {until} at most (not to wait: Ctrl-C, or make down NOW=1)")
     await _wait(client, pool, {node.number for node, _ in drains}, grace + MARGIN_S, say)
 
 
@@ -62,7 +64,7 @@ async def _wait(client: Client, pool: str, nodes: set[int], seconds: float, say:
                 await asyncio.sleep(_POLL_S)
                 now = await on_them()
                 for job in sorted(left - now):
-                    say(f"{job} has stopped")
+                    say(f"{job} has stopped" + (f"; waiting for {first_names(sorted(now))}" if now else ""))
                 left = now
     except TimeoutError:
         say(f"{count_text(len(left), 'job')} did not stop in time: {', '.join(sorted(left))}")

@@ -159,13 +159,14 @@ Bailiff is running. Console: {stack.console_link}
 Kafka: {stack.kafka.settings("operator").bootstrap}; state and logs: {state}/
 
   {connect} PATH={Path(sys.executable).parent}:$PATH
-  bailiff submit --name llm-1 --gpus 8 -- sleep 600       # a training job on all GPUs
-  bailiff submit --name chat-1 --gpus 4 --class inference --follow -- sleep 20
+  bailiff submit --gpus 8 -- sleep 600                    # a training job on all GPUs
+  bailiff submit --gpus 4 --class inference --follow -- sleep 20     # which this one preempts
   bailiff list                                            # running and pending jobs
-  bailiff audit tail -f                                   # decisions as they are made
+  bailiff audit tail -f                                   # decisions as they are made, until Ctrl-C
   bailiff audit verify --archive $(cat {state}/archive)   # verify the archived log in PostgreSQL
-  bailiff audit verify --witnesses 1 --witness-key "$(cat {state}/witness)"     # compare the log with what the witness has seen
-  export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     # let `bailiff` read from the archive
+  bailiff audit verify --witnesses 1 --witness-key "$(cat {state}/witness)"     # by what the witness saw, from the first seal on
+  export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     # read through the HTTP API
+  bailiff accounting                                      # GPU-hours used, lost and waited for, from the archive
   curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     # the HTTP API itself
   prometheus --config.file={state}/prometheus.yml         # scrape every service; the addresses change at each `make up`
 
