@@ -26,6 +26,14 @@ jobs of a lost node are requeued
     node n1: 8 gpus; node n2: 8 gpus; runs one: 8 gpus; runs two: 8 gpus; silent n1; lost n1; => JobRequeued one outcome=lost
     one.failures = 0; one.evictions = 0; wait 1m; one is pending; node n1: boot 2; => JobPlaced one attempt=2
 
+a job that is lost with its node after it ran for long keeps its place
+    node n1: 8 gpus; runs job: 8 gpus; submit next: 8 gpus; next is pending; +10m; node n1: boot 2; vanished job 0
+    => JobRequeued job outcome=lost; => JobPlaced job attempt=2; next is pending
+
+a job that is lost soon after its start waits for its back-off
+    node n1: 8 gpus; runs job: 8 gpus; submit next: 8 gpus; +10s; node n1: boot 2; vanished job 0
+    => JobRequeued job outcome=lost; => JobPlaced next; job is pending
+
 tasks that the inventory lacks have ended
     node n1: 8 gpus; runs job: 4 gpus; node n1: boot 2; vanished job 0; => JobRequeued job outcome=lost; wait 1m
     => JobPlaced job attempt=2

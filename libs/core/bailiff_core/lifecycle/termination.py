@@ -161,9 +161,12 @@ def _recorded_cause(job: Job, cause: str, *, preempted: bool) -> str:
 def _backoff(state: PoolState, job: Job, outcome: str, rule: str) -> int:
     """Backoff, µs: doubled with each earlier failure or loss, up to `max_backoff`; failed starts and yields have their own.
 
-    The first is the job's own, and no shorter than the policy's.
+    The first is the job's own, and no shorter than the policy's. An attempt that was lost after it ran for `max_backoff` has
+    none: its start did not break its node, and jobs behind it would take its resources meanwhile.
     """
     rules = state.rules.restarts
+    if outcome == "lost" and job.last_start is not None and state.now - job.last_start >= rules.max_backoff:
+        return 0
     earlier = job.yields if outcome == "yielded" else job.failures + job.losses
     if rule == NEVER_STARTED:
         earlier = job.start_failures
