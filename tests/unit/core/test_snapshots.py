@@ -546,3 +546,11 @@ def test_no_node_saves_a_part_of_a_job(gang: Story) -> None:
     assert saved_by(gang.state, whole) == "snapshot"
     part = type(whole)(whole.job, whole.eviction, whole.tasks[:1], "0")
     assert saved_by(gang.state, part) == "job"
+
+
+def test_what_was_measured_is_called_so_once_the_job_is_gone() -> None:
+    from bailiff_core.model.proposal import VictimChoice
+    from bailiff_core.model.work_lost import victim_loss
+
+    choice = VictimChoice(job="gone", attempt=1, priority=50, gpus=1, lost_gpu_ms=5000, measured=True)
+    assert victim_loss(PoolState(), choice) == Loss(0, 0, 5000)

@@ -184,10 +184,15 @@ def recorded_loss(state: PoolState, gpu_milli: int, lost_gpu_ms: int, *, for_goo
 
 
 def victim_loss(state: PoolState, choice: VictimChoice) -> Loss | None:
-    """Returns the loss of a chosen victim, as it was recorded; `None` once the state has no tasks of that attempt."""
+    """Returns the loss of a chosen victim, as it was recorded; `None` once the state has no tasks of that attempt.
+
+    One that was measured is known from the record alone.
+    """
     job = state.jobs.get(choice.job)
     if choice.reserved or choice.extends:
         return NO_LOSS
+    if choice.measured:
+        return Loss(0, 0, choice.lost_gpu_ms)
     if job is None or job.attempt != choice.attempt or not job.tasks:
         return None
     started = [task for task in job.tasks if task.state not in ("reserved", "released") or task.finished]
@@ -197,7 +202,7 @@ def victim_loss(state: PoolState, choice: VictimChoice) -> Loss | None:
         if not started:
             return None
     gpu_milli = counted_gpu_milli(state, job, started)
-    return recorded_loss(state, gpu_milli, choice.lost_gpu_ms, for_good=choice.ends, measured=choice.measured)
+    return recorded_loss(state, gpu_milli, choice.lost_gpu_ms, for_good=choice.ends)
 
 
 def victims_loss(state: PoolState, victims: Iterable[VictimChoice]) -> Loss | None:
@@ -225,12 +230,14 @@ def past_loss(
     Args:
         stopped: The tasks that stopped, with their devices if they share them; none: all of a job that is not elastic.
         for_good: The job ended.
+        measured: As of `recorded_loss`.
     """
+    if measured:
+        return Loss(0, 0, lost_gpu_ms)
     ended = stopped or ([Task(index, 0, 0, "released") for index in range(job.size)] if job.minimum == job.size else ())
     if not ended or any(not task.devices and shares_devices(job.group(task.index)) for task in ended):
         return None
-    gpu_milli = counted_gpu_milli(state, job, ended)
-    return recorded_loss(state, gpu_milli, lost_gpu_ms, for_good=for_good, measured=measured)
+    return recorded_loss(state, counted_gpu_milli(state, job, ended), lost_gpu_ms, for_good=for_good)
 
 
 def loss_text(loss: Loss | None, lost_gpu_ms: int) -> str:

@@ -63,9 +63,10 @@ def _job_grown(decision: decisions.JobGrown, state: PoolState) -> Statement:
 def _lost(state: PoolState, decision: decisions.JobShrunk | decisions.JobRequeued) -> str:
     job = state.jobs.get(decision.job)
     part = numbers(decision.tasks) if isinstance(decision, decisions.JobShrunk) else ()
+    measured = isinstance(decision, decisions.JobRequeued) and decision.measured
     loss = newest_loss(state, decision.job, decision.lost_gpu_ms)
     if loss is None and job is not None and state.policy is not None:
-        loss = past_loss(state, job, decision.lost_gpu_ms, [Task(index, 0, 0, "released") for index in part])
+        loss = past_loss(state, job, decision.lost_gpu_ms, [Task(index, 0, 0, "released") for index in part], measured=measured)
     return f"lost {loss_text(loss, decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
 
 
