@@ -54,7 +54,7 @@ def only_leaves(town: Town) -> bool:
 
 def victims_for(town: Town, snapshot: Trials, shares: Shares, unit: Unit, lacks: int) -> list[Job] | None:
     """The first jobs from which the unit may reclaim enough GPUs, without unnecessary ones."""
-    allowed = over_limit(snapshot, unit) is None and may_reclaim(snapshot, shares, unit) is None
+    allowed = over_limit(snapshot, unit) is None and may_reclaim(snapshot, shares, unit, snapshot.usage.smallest) is None
     test = Reclaim(snapshot, shares, unit)
     for count in range(1, lacks + 1):
         for chosen in combinations(jobs(town, "running"), count):

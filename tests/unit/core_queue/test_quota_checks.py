@@ -133,7 +133,7 @@ def test_projects_are_entitled_to_no_more_than_the_department_above_them() -> No
     town.runs("z1", "z")
     preemptor = whole(town.waits("preemptor", "a"))
     snapshot = town.snapshot()
-    assert may_reclaim(snapshot, shares_now(snapshot), preemptor) == (
+    assert may_reclaim(snapshot, shares_now(snapshot), preemptor, snapshot.usage.smallest) == (
         "project a would use 1 of its fair share of 0 GPUs; "
         "of its quota of 2 GPUs 0 is in force, as the quotas asked for exceed what there is"
     )

@@ -99,9 +99,10 @@ class BackfilledVictims:
 
     def _check_projects(self) -> tuple[bool, bool]:
         """Whether the head may evict jobs of its own project, and those of others, with the present use of the projects."""
+        usage = self._snapshot.usage
         cap = CapAtFairShare.of(self._snapshot, self._shares, self._head, "preempt")
         own = cap is None or cap.forbids() is None
-        return own, own and may_reclaim(self._snapshot, self._shares, self._head) is None
+        return own, own and may_reclaim(self._snapshot, self._shares, self._head, usage.smallest) is None
 
     @cached_property
     def _shares(self) -> Entitlements:
@@ -112,8 +113,8 @@ def backfilled_victims(state: PoolState, action: Action, preemptor: Job) -> Back
     """The test, if this preemptor is the head of the queue and may evict at least one backfilled job; else `None`."""
     if action != "preempt" or not state.backfilled or preemptor.phase != "pending":
         return None
-    unit = next_unit(preemptor)
-    if unit is None or head_of_queue(state) is not preemptor:
+    unit, head = next_unit(preemptor), head_of_queue(state)
+    if unit is None or head is None or head.id != preemptor.id:
         return None
     found = BackfilledVictims(current_snapshot(state), unit)
     return found if found.now() else None

@@ -16,7 +16,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
 from bailiff_core.placement.topology_parts import has_topology_constraints
 
-from .demand_vector import by_bytes
+from .demand_vector import by_bytes, of_unit
 from .quota_checks import over_bounds
 from .resource_snapshot import ResourceSnapshot
 
@@ -45,8 +45,8 @@ def place_within_bounds(
         return first
     cluster.rollback(mark)
     sizes = _sizes(cluster)
-    for min_size in sorted(dict.fromkeys(sizes.values()))[1:]:
-        found = place_unit(cluster, _only_on(unit, [name for name in sizes if sizes[name] >= min_size]), budget, reserve=reserve)
+    for larger in _on_larger_devices(unit, sizes):
+        found = place_unit(cluster, larger, budget, reserve=reserve)
         if isinstance(found, GangPlacement) and exceeded(found) is None:
             return found
         cluster.rollback(mark)
@@ -63,6 +63,36 @@ def find_within_bounds(snapshot: ResourceSnapshot, unit: Unit, budget: StepBudge
     found = place_within_bounds(snapshot, unit, budget)
     snapshot.rollback(mark)
     return found
+
+
+def by_measure(snapshot: ResourceSnapshot, unit: Unit) -> Iterator[Unit]:
+    """The unit, and where it requests bytes of a device: on larger devices only, as often as it counts as less there.
+
+    Whatever depends on what its projects would use is tried so: a smaller device that it would accept is no obstacle.
+    """
+    yield unit
+    usage = snapshot.usage
+    if not by_bytes(unit.job) or not snapshot.state.rules.projects:
+        return
+    least, measure = of_unit(unit, usage.largest), of_unit(unit, usage.smallest)
+    for larger in _on_larger_devices(unit, _sizes(snapshot.cluster) if measure != least else {}):
+        before, measure = measure, of_unit(larger, usage.smallest)
+        if measure.gpu_milli < before.gpu_milli:
+            yield larger
+
+
+def as_placed(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement) -> Unit:
+    """The unit, where it requests bytes of a device: on the nodes of this placement only, so that it is measured by them."""
+    if not by_bytes(unit.job) or not snapshot.state.rules.projects:
+        return unit
+    nodes = snapshot.state.nodes
+    return _only_on(unit, [nodes[number].name for number in dict.fromkeys(task.node for task in place.tasks) if number in nodes])
+
+
+def _on_larger_devices(unit: Unit, sizes: dict[str, int]) -> Iterator[Unit]:
+    """The unit without the nodes of the smallest devices, then also without those of the next larger ones, and so on."""
+    for min_size in sorted(dict.fromkeys(sizes.values()))[1:]:
+        yield _only_on(unit, [name for name in sizes if sizes[name] >= min_size])
 
 
 def _sizes(cluster: ClusterResources) -> dict[str, int]:

@@ -15,7 +15,7 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.records.wire import time_text
 
-from .demand_vector import of_unit
+from .demand_vector import Scale, of_unit
 from .fair_share import NOTHING, Entitlements
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
@@ -87,12 +87,16 @@ def never_within_bounds(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
     return None
 
 
-def may_reclaim(snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> str | None:
-    """Why the unit's project may not reclaim resources for it: it would exceed its fair share, its limit or its quota."""
+def may_reclaim(snapshot: ResourceSnapshot, shares: Shares, unit: Unit, scale: Scale) -> str | None:
+    """Why the unit's project may not reclaim resources for it: it would exceed its fair share, its limit or its quota.
+
+    Args:
+        scale: Measures the unit.
+    """
     usage = snapshot.usage
     project = usage.leaf_of(unit.job)
     share = shares.get(project, NOTHING).share
-    used = usage.allocated(project).plus(of_unit(unit, usage.smallest))
+    used = usage.allocated(project).plus(of_unit(unit, scale))
     limit = usage.tree.branches[project].limit
     for at in range(3):
         if used[at] > share[at]:

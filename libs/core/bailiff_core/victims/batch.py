@@ -22,7 +22,7 @@ from bailiff_core.queue.order import Pass, shares_now
 from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.quota.demand_vector import by_bytes
 from bailiff_core.quota.fair_share import NOTHING
-from bailiff_core.quota.quota_aware_placement import find_within_bounds
+from bailiff_core.quota.quota_aware_placement import by_measure, find_within_bounds
 from bailiff_core.quota.quota_checks import CapAtFairShare, Shares, above_limit, exceeds, over_limit
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
 
@@ -146,17 +146,23 @@ def select_victims(batch: SelectionBatch, unit: Unit, action: Action, budget: St
     """
     snapshot = batch.snapshot
     mark = snapshot.mark()
-    try:
-        return _select(batch, unit, action, budget, request)
-    finally:
-        snapshot.rollback(mark)
+    refusals = []
+    for measured in by_measure(snapshot, unit):
+        try:
+            found = _select(batch, measured, action, budget, request)
+        finally:
+            snapshot.rollback(mark)
+        if found.refused is None:
+            return found
+        refusals.append(found)
+    return next((each for each in refusals if each.refused == "gave-up"), refusals[0])
 
 
 def _select(batch: SelectionBatch, unit: Unit, action: Action, budget: StepBudget, request: int) -> Proposal:
     snapshot, job = batch.snapshot, unit.job
     tasks = ranges(unit.indices) if job.tasks else ""
     proposal = Proposal(request=request, job=job.id, action=action, tasks=tasks)
-    why = action_not_permitted(snapshot, batch.shares, unit, action)
+    why = action_not_permitted(snapshot, batch.shares, unit, action, snapshot.usage.smallest)
     if why is not None:
         return refused(proposal, "impossible", why, Explanation(steps=budget.used, proven=True))
     if not cannot_fit(snapshot.cluster, unit):

@@ -242,7 +242,7 @@ class CandidateIndex:
         shields = Shields(pool, action, preemptor)
         short_grace = _short_grace(pool, preemptor)
         for job in jobs:
-            if job is preemptor:
+            if job.id == preemptor.id:
                 continue
             steps = self._steps_of(job, moved=action == "consolidate")
             if job.id in self._growing:

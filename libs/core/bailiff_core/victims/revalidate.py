@@ -15,6 +15,7 @@ from bailiff_core.placement.task_requirements import requirements_of_unit
 from bailiff_core.placement.topology_domains import key_of
 from bailiff_core.placement.topology_parts import TopologyPart, topology_parts_of
 from bailiff_core.protections import Shields
+from bailiff_core.quota.quota_aware_placement import as_placed
 from bailiff_core.quota.quota_checks import Shares, over_limit
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
@@ -136,12 +137,13 @@ def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, proposa
     if proposal.action == "allocate" or not proposal.victims:
         problem = over_limit(snapshot, unit, place) or _obstacle(snapshot.cluster, unit, place)
         return Stale(problem) if problem else Accepted(unit, (), (), proposal.placement)
-    why = action_not_permitted(snapshot, shares, unit, proposal.action)
+    placed = as_placed(snapshot, unit, place)
+    why = action_not_permitted(snapshot, shares, placed, proposal.action, snapshot.usage.smallest)
     if why is not None:
         return Stale(f"{preemptor.id!r} may no longer use {proposal.action}: {why}")
-    trial = Trial(snapshot, shares, unit, proposal.action)
+    trial = Trial(snapshot, shares, placed, proposal.action)
     dropped: list[str] = []
-    victims = _current_victims(snapshot, preemptor, proposal, dropped)
+    victims = _current_victims(snapshot, placed.job, proposal, dropped)
     if isinstance(victims, Stale):
         return victims
     # All victims leave first, since only the whole set is known to free enough; then those that can stay are taken back.

@@ -16,7 +16,7 @@ from bailiff_core.placement.gang import GangPlacement, NoFit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.protections import RULE_NAMED, Shields, VictimSetTests, payback
 from bailiff_core.queue.head import backfilled_victims
-from bailiff_core.quota.demand_vector import by_bytes
+from bailiff_core.quota.demand_vector import Scale, by_bytes
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import (
     CapAtFairShare,
@@ -36,12 +36,18 @@ from .candidates import CandidateIndex, Candidates, EvictionChain, EvictionStep
 from .knapsack import KnapsackCache
 
 
-def action_not_permitted(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, action: Action) -> str | None:
-    """Why the unit may not use this action, whatever the victims; `None` if it may."""
-    return payback.why_not_grow(snapshot.state, unit) or _not_entitled(snapshot, shares, unit, action)
+def action_not_permitted(
+    snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, action: Action, scale: Scale | None = None
+) -> str | None:
+    """Why the unit may not use this action, whatever the victims; `None` if it may.
+
+    Args:
+        scale: Measures the unit for its fair share; default: by the largest device that it accepts.
+    """
+    return payback.why_not_grow(snapshot.state, unit) or _not_entitled(snapshot, shares, unit, action, scale)
 
 
-def _not_entitled(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, action: Action) -> str | None:
+def _not_entitled(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, action: Action, scale: Scale | None) -> str | None:
     rules = snapshot.state.rules.preemption
     if action not in rules.actions:
         return "policy field preemption.actions lacks it"
@@ -50,7 +56,7 @@ def _not_entitled(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, acti
     if action == "reclaim" and not snapshot.state.rules.projects:
         return "the policy has no projects to reclaim from (policy field projects)"
     if action == "reclaim":
-        return may_reclaim(snapshot, shares, unit)
+        return may_reclaim(snapshot, shares, unit, scale or snapshot.usage.largest)
     if action == "consolidate":
         if rules.max_migrations == 0:
             return "the policy does not allow migrations (policy field preemption.max_migrations is 0)"
