@@ -61,6 +61,7 @@ DATA: dict[str, dict[str, Any]] = {
     "NodeDrained": {"request": REQUEST, "node": "gpu-01", "mode": "fast", "deadline": 60 * SECOND, "reason": "new driver"},
     "NodeUndrained": {"request": REQUEST, "node": "gpu-01"},
     "JobIdle": {"job": "train-7", "attempt": 1, "duration": 600 * SECOND, "action": "pause"},
+    "ShareTurnBegan": {"owed": [{"project": "vision", "gpu_milli": 500}, {"project": "speech", "gpu_milli": -500}]},
     "TaskIdle": {**TASK, "duration": 60 * SECOND},
     "AttachGranted": {**TASK, "request": REQUEST, "client_certificate": "A" * 400},
     "JobSpecGranted": {"job": "train-7", "request": REQUEST, "encryption_key": "A" * 43},
@@ -224,6 +225,7 @@ JobMigrationRequested: migration requested  train-7  to gpu-02: noise
 NodeDrained: node drained         gpu-01  no new placements, jobs are evicted now with the short grace, within 1m: new driver
 NodeUndrained: node undrained       gpu-01  schedulable again
 JobIdle: job idle             train-7  its GPUs were idle for 10m: it is paused
+ShareTurnBegan: share turn           the pool  what rounding leaves over of the GPUs of the pool goes in turn: project vision is owed 0.5 GPUs
 TaskIdle: task idle            train-7/0  on gpu-01, its GPUs were idle for 1m
 AttachGranted: attach granted       train-7/0  on gpu-01
 JobSpecGranted: spec granted         train-7  its command may be read by who asked

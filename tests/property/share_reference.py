@@ -17,6 +17,7 @@ class Member:
         quota: None: no bound.
         limit: None: no bound.
         step: In which steps it can use a share.
+        owed: What rounding of earlier turns owes it.
         in_force: Its quota in force, once divided; None: no bound.
     """
 
@@ -27,6 +28,7 @@ class Member:
     weight: int = 1
     priority: int = 0
     step: Number = 1
+    owed: int = 0
     share: Fraction = field(default_factory=Fraction)
     in_force: Number | None = None
 
@@ -61,7 +63,7 @@ def divide(total: Number, members: list[Member]) -> None:
 def fill(
     rest: Number, ranks: Sequence[list[Member]], weight: Callable[[Member], Number], wanted: Callable[[Member], Number]
 ) -> None:
-    rounded: list[tuple[Member, Fraction]] = []
+    short = []
     for rank in ranks:
         lost: list[tuple[Fraction, int, Member]] = []
         while True:
@@ -75,20 +77,18 @@ def fill(
                 if wanted(member) <= offered:
                     share, satisfied = Fraction(wanted(member)), True
                 elif share < offered:
-                    lost.append((share - offered, member.age, member))
+                    lost.append((share - offered - member.owed, member.age, member))
                 rest -= share - member.share
                 member.share = share
             if not satisfied:
                 break
-        rounded += [(member, member.share) for *_, member in sorted(lost, key=lambda entry: entry[:2])]
-    short = []
-    for member, share in rounded:
-        step = (floor(share / member.step) + 1) * member.step - share
-        if step > rest:
-            short.append(member)
-            continue
-        given = min(step, wanted(member) - share)
-        member.share, rest = member.share + given, rest - given
+        for *_, member in sorted(lost, key=lambda entry: entry[:2]):
+            step = (floor(member.share / member.step) + 1) * member.step - member.share
+            if step > rest:
+                short.append(member)
+                continue
+            given = min(step, wanted(member) - member.share)
+            member.share, rest = member.share + given, rest - given
     for member in short:
         given = min(rest, wanted(member) - member.share)
         member.share, rest = member.share + given, rest - given

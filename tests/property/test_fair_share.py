@@ -13,7 +13,7 @@ from tests.property.share_reference import Member, divide
 from bailiff_core.model.policy import Project
 from bailiff_core.model.project_tree import DIRECT, NO_BOUNDS, ROOT, ProjectTree
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
-from bailiff_core.quota.fair_share import Entitlement, Steps, _allocatable, entitlements
+from bailiff_core.quota.fair_share import Contest, Division, Entitlement, Steps, _allocatable, entitlements
 from bailiff_core.quota.quotas_in_full import quotas_in_full
 
 TREES_AN_EXAMPLE = 10
@@ -77,6 +77,11 @@ def some_steps(rng: Random, tree: ProjectTree) -> Steps:
     return steps
 
 
+def some_owed(rng: Random, tree: ProjectTree) -> dict[str, int]:
+    """What rounding of earlier turns owes some projects."""
+    return {name: rng.randrange(-1000, 1000) for name in tree.branches if rng.randrange(3) == 0}
+
+
 def rolled_up(tree: ProjectTree, own: dict[str, ResourceVector]) -> dict[str, ResourceVector]:
     """Requests of each project: the sum over its leaves."""
     found: dict[str, ResourceVector] = {}
@@ -108,7 +113,12 @@ def quota_of(projects: list[Project], entry: Project, at: int, above: Amount, to
 
 
 def reference(
-    projects: list[Project], total: ResourceVector, gpus: Amount, requested: dict[str, ResourceVector], steps: Steps
+    projects: list[Project],
+    total: ResourceVector,
+    gpus: Amount,
+    requested: dict[str, ResourceVector],
+    steps: Steps,
+    owed: dict[str, int],
 ) -> dict[str, tuple[ResourceVector, ResourceVector]]:
     """All families from the root downwards, by the reference implementation."""
     shares, in_force = {ROOT: total}, {ROOT: NO_BOUNDS}
@@ -136,6 +146,7 @@ def reference(
                         getattr(entry.over_quota_weight, weight),
                         entry.priority,
                         1 if resource else steps.of(entry.name),
+                        0 if resource else owed.get(entry.name, 0),
                     )
                 )
             divide(shares[parent][resource], members)
@@ -171,12 +182,15 @@ def divide_as_the_text(seed: int) -> None:
         own, known = some_requests(rng, projects, bytes_too=True), {}
         requested = rolled_up(tree, own)
         steps, gpus = some_steps(rng, tree), rng.choice([0, total[0], 2 * total[0]])
-        quotas = quotas_in_full(tree, total, gpus)
-        assert as_pairs(entitlements(tree, total, quotas, requested, steps, known)) == reference(
-            projects, total, gpus, requested, steps
+        quotas, owed = quotas_in_full(tree, total, gpus), some_owed(rng, tree)
+        assert as_pairs(entitlements(tree, total, quotas, requested, steps, known, owed)) == reference(
+            projects, total, gpus, requested, steps, owed
         )
         changed = rolled_up(tree, own | {rng.choice(projects).name: ResourceVector(some_gpus(rng), some_amount(rng), 0)})
-        assert entitlements(tree, total, quotas, changed, steps, known) == entitlements(tree, total, quotas, changed, steps)
+        later = rng.choice([owed, some_owed(rng, tree)])
+        assert entitlements(tree, total, quotas, changed, steps, known, later) == entitlements(
+            tree, total, quotas, changed, steps, owed=later
+        )
 
 
 @examples(200)
@@ -263,3 +277,44 @@ def beyond(split: tuple[int, ...], total: int, quotas: tuple[int, ...], wants: t
     if sum(claims) <= total:
         return sorted(Fraction(share - claim) for share, claim in zip(split, claims, strict=True))
     return sorted(Fraction(share, quota) for share, quota in zip(split, quotas, strict=True) if quota)
+
+
+def test_turns_give_each_project_its_part_of_what_rounding_leaves_over() -> None:
+    """Whole GPUs, everybody asks for more than there is: after any number of turns nobody is a GPU off its exact part or more."""
+    for total, weights in product(range(1, 4), [(1, 1), (2, 1), (5, 1), (1, 1, 1), (3, 2, 1), (9, 1, 1), (1, 1, 1, 1, 1)]):
+        names = "abcde"[: len(weights)]
+        tree = ProjectTree([Project(name=name, over_quota_weight=weight) for name, weight in zip(names, weights, strict=True)])
+        steps = Steps()
+        for name in names:
+            steps.count(tree.branches[name].path, (1000,), 1)
+        requested = {name: ResourceVector(9000) for name in names}
+        owed: dict[str, int] = {}
+        had = dict.fromkeys(names, 0)
+        for turns in range(1, 60):
+            cache: dict[str, Division] = {}
+            found = entitlements(
+                tree, ResourceVector(1000 * total), quotas_in_full(tree, ZERO, total), requested, steps, cache, owed
+            )
+            for name in names:
+                had[name] += found[name].share.gpu_milli
+            contest = cache[ROOT].contest
+            if contest is None:
+                assert all(found[name].share.gpu_milli >= 1000 for name in names)
+                break
+            assert set(contest.without) == {name for name in names if not found[name].share.gpu_milli}
+            owed = dict(contest.owed)
+            for name, weight in zip(names, weights, strict=True):
+                exact = Fraction(1000 * total * turns * weight, sum(weights))
+                assert abs(had[name] - exact) <= 1100, (total, weights, turns, had)
+
+
+def test_a_turn_passes_nothing_to_a_lower_priority() -> None:
+    """One GPU, whole GPUs: of two projects of a higher priority one has it, and the project below them has none."""
+    projects = [Project(name=name, priority=priority) for name, priority in (("a", 1), ("b", 1), ("c", 0))]
+    tree, steps, cache = ProjectTree(projects), Steps(), dict[str, Division]()
+    requested = {name: ResourceVector(1000) for name in "abc"}
+    found = entitlements(tree, ResourceVector(1000), quotas_in_full(tree, ZERO, 1), requested, steps, cache)
+    assert [found[name].share.gpu_milli for name in "abc"] == [1000, 0, 0]
+    assert cache[ROOT].contest == Contest(("b",), {"a": 0}, {"a": -500, "b": 500})
+    found = entitlements(tree, ResourceVector(1000), quotas_in_full(tree, ZERO, 1), requested, steps, None, {"a": -500, "b": 500})
+    assert [found[name].share.gpu_milli for name in "abc"] == [0, 1000, 0]

@@ -18,6 +18,7 @@ from bailiff_core.lifecycle.idle import idle_jobs
 from bailiff_core.lifecycle.operator_actions import drain_deadlines, drains, paused_jobs, requested_evictions
 from bailiff_core.lifecycle.reservations import moved_jobs, reservations
 from bailiff_core.lifecycle.resize import resized_gangs
+from bailiff_core.lifecycle.share_turns import next_share_turn, share_turns
 from bailiff_core.lifecycle.stale_gang import stale_gangs
 from bailiff_core.lifecycle.termination import (
     broken_attempts,
@@ -65,6 +66,7 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (enforcement, ENFORCING),
     (ageing, ALWAYS),
     (idle_jobs, ALWAYS),  # before proposals: nobody is displaced for a job that is paused
+    (share_turns, ALWAYS),  # before proposals, which are judged by the shares
     (proposal_decisions, SELECTING),
     (cancelled_evictions_of_preemptions, EVICTING),  # before allocate: cancelled victims keep their resources
     (timed_out_selection, SELECTING),
@@ -206,8 +208,9 @@ def build_indices(state: PoolState) -> None:
 
 
 def timers_wake(state: PoolState) -> list[int]:
-    """The next times, µs, at which a timer of a job or a project cooldown is due."""
-    return [time for time in (timers_of(state).next(state.now), next_cooldown_end(state)) if time is not None]
+    """The next times, µs, at which a timer of a job, a project cooldown, or a turn of shares is due."""
+    times = timers_of(state).next(state.now), next_cooldown_end(state), next_share_turn(state)
+    return [time for time in times if time is not None]
 
 
 def wake_at(state: PoolState) -> int | None:

@@ -33,6 +33,7 @@ from bailiff_core.model.state import (
     PoolState,
     SeenRequest,
     Selection,
+    ShareTurn,
     Task,
 )
 from bailiff_core.placement.feasibility import could_ever_fit
@@ -106,12 +107,14 @@ def test_a_clock_step_moves_every_time_of_the_pool(sketch: Sketch) -> None:
     state = sketch.state
     state.run_time_limits = [(1, "x"), (2, "y")]
     state.reclaimed_at = {"p": 3}
+    state.share_turns = {"": ShareTurn(7, {"p": 500})}
     state.selection = Selection(1, 1, 4, [])
     state.requests = {"r": SeenRequest("d", 5, 1)}
     state.nodes[0].drain, state.draining = Drain(1, "graceful", deadline=6), {0: None}
     fold(state, facts.ClockStepped(jump=JUMP))
     assert state.run_time_limits == [(1 + JUMP, "x"), (2 + JUMP, "y")]
     assert state.reclaimed_at == {"p": 3 + JUMP}
+    assert state.share_turns == {"": ShareTurn(7 + JUMP, {"p": 500})}
     assert state.selection.deadline == 4 + JUMP
     assert state.requests["r"].seen_at == 5 + JUMP
     assert state.nodes[0].drain.deadline == 6 + JUMP

@@ -35,11 +35,8 @@ TABLE: dict[str, tuple[int, list[tuple[dict[str, Any], int, int]]]] = {
     "weight 0 gets its quota and nothing else": (10, [({"weight": 0, "quota": 2}, 9, 2), ({}, 3, 3), ({}, 9, 5)]),
     "weight 0 for everybody: nobody borrows": (8, [({"weight": 0, "quota": 1}, 9, 1), ({"weight": 0, "quota": 2}, 9, 2)]),
     "high priority borrows first": (8, [({"quota": 1}, 9, 2), ({"quota": 1, "priority": 1}, 6, 6)]),
-    # High: 7 × 1/2 → 3 each, 1 left; low takes it before leftovers are dealt.
-    "what floors leave over goes to lower priorities before it goes back": (
-        7,
-        [({"priority": 1}, 9, 3), ({"priority": 1}, 9, 3), ({}, 9, 1)],
-    ),
+    # High: 7 × 1/2 → 3 each, 1 left, which goes to the older one.
+    "what floors leave over goes to no lower priority": (7, [({"priority": 1}, 9, 4), ({"priority": 1}, 9, 3), ({}, 9, 0)]),
     "a limit bounds what may be asked for": (8, [({"quota": 6, "limit": 3}, 8, 3), ({}, 9, 5)]),
     "a limit of nothing is one, too": (8, [({"limit": 0}, 8, 0), ({}, 9, 8)]),
     "quotas above the pool shrink in proportion": (8, [({"quota": 6}, 9, 4), ({"quota": 6}, 9, 4), ({}, 9, 0)]),

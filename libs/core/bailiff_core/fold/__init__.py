@@ -18,6 +18,7 @@ from . import (  # noqa: F401  registers the folds
     nodes,
     operator_requests,
     preemptions,
+    share_turns,
     tasks,
 )
 from .apply import apply, close_cycle, enact, fold

@@ -30,5 +30,6 @@ ENTITLEMENT_CHANGES = frozenset(
         facts.DeviceHealthy,
         decisions.JobEnded,
         decisions.JobShrunk,
+        decisions.ShareTurnBegan,
     }
 )

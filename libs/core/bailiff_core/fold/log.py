@@ -2,6 +2,7 @@
 
 from bailiff_core.model.certificate import Certificate
 from bailiff_core.model.policy import Policy
+from bailiff_core.model.project_tree import ROOT
 from bailiff_core.model.state import ENDED, Job, PoolState, RejectedInputs, RejectionCount, SeenRequest
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
@@ -32,6 +33,8 @@ def policy_applied(state: PoolState, fact: facts.PolicyApplied) -> None:
     state.enforcing = fact.enforce
     state.indices.infeasible.clear()
     state.indices.snapshot = None  # the project tree may have changed
+    parents = {ROOT, *(project.name for project in fact.policy.projects)}
+    state.share_turns = {name: turn for name, turn in state.share_turns.items() if name in parents}
     for job in state.jobs.values():
         entry = fact.policy.find_class(job.class_name)
         if entry is not None:
@@ -102,6 +105,8 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
     state.run_time_limits = [(at + fact.jump, name) for at, name in state.run_time_limits]
     for project in state.reclaimed_at:
         state.reclaimed_at[project] += fact.jump
+    for turn in state.share_turns.values():
+        turn.began += fact.jump
     if state.selection is not None and state.selection.deadline is not None:
         state.selection.deadline += fact.jump
     for name in state.ended:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from bailiff_core.model.sorted_jobs import Key, SortedJobs
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.queue import ageing, preemption_delay, schedule_timeout
+from bailiff_core.queue import ageing, preemption_delay, schedule_timeout, share_turn
 
 from . import idle_since, stale_grace
 
@@ -34,6 +34,7 @@ DUE: dict[str, Callable[[PoolState, Job], int | None]] = {
     stale_grace.NAME: stale_grace.due,
     preemption_delay.NAME: preemption_delay.due,
     idle_since.NAME: idle_since.due,
+    share_turn.NAME: share_turn.due,
     "backoff": _backoff_end,
     "next-request": _next_request,
 }
@@ -68,6 +69,11 @@ class Timers:
         """Jobs for which the rule is due, earliest due time first."""
         order = self._queues[rule].order
         return [state.jobs[key[3]] for key in order[: bisect_left(order, (0, state.now + 1))]]
+
+    def any_due(self, state: PoolState, rule: str) -> bool:
+        """Whether the rule is due for any job."""
+        order = self._queues[rule].order
+        return bool(order) and order[0][1] <= state.now
 
     def next(self, now: int) -> int | None:
         """The first time after `now` at which a rule is due, µs; `None`: there is none."""

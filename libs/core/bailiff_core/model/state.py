@@ -602,6 +602,18 @@ class WaitingNode:
 
 
 @dataclass(slots=True)
+class ShareTurn:
+    """Of the children of one project: since when (µs) they divide what rounding leaves over of GPUs as they do now.
+
+    Attributes:
+        owed: What rounding of earlier turns owes each, thousandths of a GPU; less than 0: it had more than its part.
+    """
+
+    began: int
+    owed: dict[str, int]
+
+
+@dataclass(slots=True)
 class PoolState:
     """The whole state of one pool after the record `seq`. Only the fold writes it, apart from `indices`.
 
@@ -633,6 +645,7 @@ class PoolState:
         run_time_limits: When running jobs reach their limit, soonest first.
         enforcing: Within a cycle, a policy was applied with `enforce`.
         reclaimed_at: When a project was last reclaimed from.
+        share_turns: By parent; never changed in place (`fold/share_turns.py`).
         displaced_by: By victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
         entitlements_changed: The last record of `fold/entitlement_changes.py`.
         refusals: By name of a node, the jobs that it did not start.
@@ -688,6 +701,7 @@ class PoolState:
     silent_nodes: list[str] = field(default_factory=list)
     run_time_limits: list[tuple[int, str]] = field(default_factory=list)
     reclaimed_at: dict[str, int] = field(default_factory=dict)
+    share_turns: dict[str, ShareTurn] = field(default_factory=dict)
     displaced_by: dict[str, dict[str, int]] = field(default_factory=dict)
     entitlements_changed: int = -1
     refusals: dict[str, dict[str, None]] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from bailiff_core.fold import close_cycle, enact
 from bailiff_core.lifecycle.ageing import ageing
 from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions
 from bailiff_core.lifecycle.reservations import growing_gangs, moved_jobs
+from bailiff_core.lifecycle.share_turns import share_turns
 from bailiff_core.lifecycle.stale_gang import stale_gangs
 from bailiff_core.model.policy import ACTIONS, Action
 from bailiff_core.model.state import PoolState
@@ -28,7 +29,7 @@ UNLIMITED_REQUESTS = 1 << 30
 MAX_ROUNDS = 1000
 LAST_SHOWN = 100
 Rule = Callable[[PoolState], Iterator[Decision]]
-RULES_BEFORE_ALLOCATE: tuple[Rule, ...] = (ageing, schedule_timeouts)
+RULES_BEFORE_ALLOCATE: tuple[Rule, ...] = (ageing, share_turns, schedule_timeouts)
 
 
 def run_cycle(state: PoolState, *, stale: bool = True) -> list[tuple[int, Decision]]:

@@ -15,6 +15,7 @@ from bailiff_core.model.placement_ranges import NodeShare, bits, numbers
 from bailiff_core.model.proposal import AttemptedAction, VictimChoice
 from bailiff_core.model.state import ENDED, Job, Node, PoolState, Task
 from bailiff_core.model.units import next_unit
+from bailiff_core.queue import share_turn
 from bailiff_core.queue.head import head_of_queue
 from bailiff_core.records import decisions
 from bailiff_core.records.payload import Decision
@@ -171,6 +172,8 @@ def _note(decision: Decision) -> str | None:
         case decisions.JobPriorityBoosted():
             change = f"{decision.effective_priority} instead of {decision.priority}"
             return f"ageing: priority of {decision.job} is {change}: {decision.reason}"
+        case decisions.ShareTurnBegan():
+            return share_turn.text(decision)
         case decisions.ScheduleTimedOut():
             return f"schedule-timeout: {decision.job} is pending for {decision.waited // 1_000_000} s; {decision.reason}"
         case decisions.JobEnded():

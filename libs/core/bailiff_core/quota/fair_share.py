@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, lcm
+from types import MappingProxyType
 from typing import NamedTuple
 
 from bailiff_core.model.project_tree import NO_BOUNDS, ROOT, Branch, ProjectTree, Siblings
@@ -36,7 +37,29 @@ class Entitlement(NamedTuple):
 
 NOTHING = Entitlement()
 Entitlements = Mapping[str, Entitlement]
-Divided = tuple[ResourceVector, list[ResourceVector], list[ResourceVector], list[Amount], list[Entitlement]]
+
+
+class Contest(NamedTuple):
+    """Rounding leaves siblings without a single step of GPUs, and gives a step that is left over to others.
+
+    Attributes:
+        without: Those that have none now, oldest first.
+        floors: Of those that have a step that was left over, the share without it.
+        owed: By project, what rounding owes it once this turn is over, thousandths of a GPU; less than 0: it had more than its
+            part.
+    """
+
+    without: tuple[str, ...]
+    floors: Mapping[str, Amount]
+    owed: Mapping[str, int]
+
+
+class Division(NamedTuple):
+    """How one project's share was divided among its children, and of what (`inputs`)."""
+
+    inputs: tuple[object, ...]
+    entitled: Sequence[Entitlement]
+    contest: Contest | None
 
 
 class Steps:
@@ -81,13 +104,15 @@ def entitlements(
     quotas: Mapping[str, ResourceVector],
     requested: Mapping[str, ResourceVector],
     steps: Steps,
-    cache: dict[str, Divided] | None = None,
+    cache: dict[str, Division] | None = None,
+    owed: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Entitlement]:
     """What every project, and the root, is entitled to of `total`.
 
     Args:
         quotas: In full.
         requested: Requested amounts by project, descendants included.
+        owed: What rounding owes projects of earlier turns (`ShareTurn`), thousandths of a GPU.
         cache: The previous division of each project's share, for the same tree; reused where the inputs are equal.
     """
     cache = {} if cache is None else cache
@@ -96,11 +121,12 @@ def entitlements(
         above = found[family.parent].share
         full = [quotas[name] for name in family.names]
         requests = [requested.get(name, ZERO) for name in family.names]
-        inputs = (above, full, requests, [steps.of(name) for name in family.names])
+        owing = [owed.get(name, 0) for name in family.names] if owed else [0] * len(family.names)
+        inputs = (above, full, requests, [steps.of(name) for name in family.names], owing)
         before = cache.get(family.parent)
-        if before is None or before[:-1] != inputs:
-            before = cache[family.parent] = (*inputs, _divide(tree, family, *inputs))
-        found.update(zip(family.names, before[-1], strict=True))
+        if before is None or before.inputs != inputs:
+            before = cache[family.parent] = Division(inputs, *_divide(tree, family, *inputs))
+        found.update(zip(family.names, before.entitled, strict=True))
     return found
 
 
@@ -111,21 +137,30 @@ def _divide(
     full: Sequence[ResourceVector],
     requests: Sequence[ResourceVector],
     gpu_steps: Sequence[Amount],
-) -> list[Entitlement]:
+    owed: Sequence[int],
+) -> tuple[list[Entitlement], Contest | None]:
     """Divides what one project has among its children."""
-    ones = [1] * len(family.names)
+    ones, nothing = [1] * len(family.names), [0] * len(family.names)
+    turn = _Turn()
     columns = [
         _divide_resource(
-            above[at], [quota[at] for quota in full], [each[at] for each in requests], family, at, ones if at else gpu_steps
+            above[at],
+            [quota[at] for quota in full],
+            [each[at] for each in requests],
+            family,
+            at,
+            (ones, nothing) if at else (gpu_steps, owed),
+            _Turn() if at else turn,
         )
         for at in range(3)
     ]
     shares = zip(*(shares for shares, _ in columns), strict=True)
     in_force = zip(*(quotas for _, quotas in columns), strict=True)
-    return [
+    entitled = [
         _entitlement(tree.branches[name], ResourceVector(*share), ResourceVector(*quota), stated)
         for name, share, quota, stated in zip(family.names, shares, in_force, full, strict=True)
     ]
+    return entitled, turn.contest(family.names)
 
 
 def _entitlement(branch: Branch, share: ResourceVector, quota: ResourceVector, full: ResourceVector) -> Entitlement:
@@ -145,7 +180,8 @@ def _divide_resource(
     requested: Sequence[Amount],
     family: Siblings,
     at: int,
-    steps: Sequence[Amount],
+    rounding: tuple[Sequence[Amount], Sequence[int]],
+    turn: "_Turn",
 ) -> tuple[Sequence[Amount], Sequence[Amount]]:
     """The shares of one resource, and the quotas in force."""
     wanted = requested
@@ -159,12 +195,37 @@ def _divide_resource(
     if sum(claim for claim, quota in zip(claimed, quotas, strict=True) if quota >= 0) > total:
         bounded = [place for place, quota in enumerate(quotas) if quota > 0]
         start = [0 if quota >= 0 else claim for claim, quota in zip(claimed, quotas, strict=True)]
-        shares = _fill(total, claimed, start, [bounded], quotas, steps)
+        shares = _fill(total, claimed, start, [bounded], quotas, *rounding, turn)
         in_force = zip(shares, claimed, quotas, strict=True)
         return shares, [share if share < claim else quota for share, claim, quota in in_force]
     rest = total - sum(claimed)
     # 2. The rest, by priority and weight.
-    return _fill(rest, wanted, claimed, family.ranks[at], family.weights[at], steps), quotas
+    return _fill(rest, wanted, claimed, family.ranks[at], family.weights[at], *rounding, turn), quotas
+
+
+class _Turn:
+    """Who has a step of what rounding left over this time."""
+
+    def __init__(self) -> None:
+        self._without: list[int] = []
+        self._floors: dict[int, Amount] = {}
+        self._owed: dict[int, int] = {}
+
+    def note(self, without: Sequence[int], floors: Mapping[int, Amount], owed: Mapping[int, int]) -> None:
+        """Of one rank: as in `Contest`, by place."""
+        self._without += without
+        self._floors |= floors
+        self._owed |= owed
+
+    def contest(self, names: Sequence[str]) -> Contest | None:
+        """`None` where everybody has a step. What is owed is less the mean, so that it stays small."""
+        if not self._without:
+            return None
+        owed = {names[place]: amount for place, amount in sorted(self._owed.items())}
+        mean = sum(owed.values()) // len(owed)
+        left = {name: amount - mean for name, amount in owed.items()}
+        floors = {names[place]: self._floors[place] for place in sorted(self._floors)}
+        return Contest(tuple(names[place] for place in sorted(self._without)), floors, left)
 
 
 def _fill(
@@ -174,18 +235,20 @@ def _fill(
     ranks: Iterable[Sequence[int]],
     weights: Sequence[Amount],
     steps: Sequence[Amount],
+    owed: Sequence[int],
+    turn: _Turn,
 ) -> list[Amount]:
     """Adds `rest` to the shares by weight, the first ranks first, up to what is wanted, in steps."""
     shares = list(shares)
-    rounded: list[list[tuple[Amount, int]]] = []
     short: list[int] = []
     for rank in ranks:
         unsatisfied = [place for place in rank if shares[place] < wanted[place]]
-        lost: list[tuple[Amount, int]] = []
+        lost: dict[int, Amount] = {}
+        all_weights: Amount = 1
         while unsatisfied and rest > 0:
             available, all_weights = rest, sum([weights[place] for place in unsatisfied])
             still: list[int] = []
-            lost = []
+            lost = {}
             for place in unsatisfied:
                 portion, missing = available * weights[place], wanted[place] - shares[place]
                 # Compared before any division, so that no rounding decides who is satisfied.
@@ -198,29 +261,35 @@ def _fill(
                     granted = max(0, reached // (step * all_weights) * step - shares[place])
                     loss = reached - (shares[place] + granted) * all_weights
                     if loss:
-                        lost.append((-loss, place))
+                        lost[place] = loss
                 shares[place] += granted
                 rest -= granted
             # All have their portion now; what remains was lost to rounding.
             if len(still) == len(unsatisfied):
                 break
             unsatisfied = still
-        rounded.append(lost)
-    # What rounding left over: a step each, to those that lost most first, then the older project; at last what is no step.
-    for place in _turns(rounded):
-        step = (shares[place] // steps[place] + 1) * steps[place] - shares[place]
-        if step <= rest:
-            granted = min(step, wanted[place] - shares[place])
-            shares[place] += granted
-            rest -= granted
-        else:
-            short.append(place)
+        if not lost:
+            continue
+        # What rounding left over: a step each, to whom rounding owes most first, then the older project.
+        due = {place: loss + owed[place] * all_weights for place, loss in lost.items()} if any(owed) else lost
+        given: dict[int, Amount] = {}
+        for _, place in sorted([(-amount, place) for place, amount in due.items()]):
+            step = (shares[place] // steps[place] + 1) * steps[place] - shares[place]
+            if step <= rest:
+                given[place] = min(step, wanted[place] - shares[place])
+                shares[place] += given[place]
+                rest -= given[place]
+            else:
+                short.append(place)
+        without = [place for place in short if place in lost and shares[place] < steps[place]] if given else ()
+        if without:
+            floors = {place: shares[place] - amount for place, amount in given.items()}
+            # Rounded up, so that whoever lost anything is owed it in the end.
+            left = {place: -((given.get(place, 0) * all_weights - amount) // all_weights) for place, amount in due.items()}
+            turn.note(without, floors, left)
+    # At last what is no step.
     for place in short:
         granted = min(rest, wanted[place] - shares[place])
         shares[place] += granted
         rest -= granted
     return [whole(share) for share in shares]
-
-
-def _turns(rounded: Iterable[list[tuple[Amount, int]]]) -> list[int]:
-    return [place for lost in rounded for _, place in sorted(lost)]

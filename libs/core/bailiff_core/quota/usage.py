@@ -10,7 +10,7 @@ from bailiff_core.model.policy import Policy
 from bailiff_core.model.project_tree import NO_BOUNDS, ProjectTree
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
 from bailiff_core.model.resources import add
-from bailiff_core.model.state import ENDED, Job, PoolState, Resources, Task
+from bailiff_core.model.state import ENDED, Job, PoolState, Resources, ShareTurn, Task
 from bailiff_core.model.undecoded import alike
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
@@ -18,7 +18,7 @@ from bailiff_core.placement.task_requirements import TaskRequirements, requireme
 
 from .counted_capacity import Accepted, AcceptedSizes, CountedCapacity, Needs
 from .demand_vector import Placed, by_bytes, exact, of_members, of_places, size_of
-from .fair_share import Divided, Entitlements, Steps, entitlements
+from .fair_share import Contest, Division, Entitlements, Steps, entitlements
 from .quotas_in_full import quotas_in_full
 
 MAX_JOURNAL = 10_000
@@ -65,6 +65,7 @@ class Usage:
         self._trials: list[tuple[str, bool, ResourceVector]] = []
         self._trial_places: dict[tuple[str, int], TaskPlacement] = {}
         self._entitlements: Entitlements | None = None
+        self._turns: Mapping[str, ShareTurn]
         self._in_full: tuple[tuple[ResourceVector, Amount], Mapping[str, ResourceVector]] | None = None
         self._count_all(state)
 
@@ -105,9 +106,17 @@ class Usage:
     @property
     def entitlements(self) -> Entitlements:
         """What each project is entitled to now. Trials do not change it."""
-        if self._entitlements is None:
+        if self._entitlements is None or self._turns is not self._state.share_turns:
+            self._turns = self._state.share_turns
             self._entitlements = self.entitlements_if(self.requests, self._divided)
         return self._entitlements
+
+    @property
+    def contests(self) -> dict[str, Contest]:
+        """By parent, the siblings of whom rounding leaves some without a GPU now."""
+        if not self.entitlements:
+            return {}
+        return {name: found.contest for name, found in self._divided.items() if found.contest is not None}
 
     @property
     def shrunk_quotas(self) -> dict[str, ResourceVector]:
@@ -115,7 +124,7 @@ class Usage:
         branches = self.tree.branches
         return {name: found.quota for name, found in self.entitlements.items() if name and found.quota != branches[name].quota}
 
-    def entitlements_if(self, requests: Mapping[str, ResourceVector], divided: dict[str, Divided] | None = None) -> Entitlements:
+    def entitlements_if(self, requests: Mapping[str, ResourceVector], divided: dict[str, Division] | None = None) -> Entitlements:
         """What each project would be entitled to with these requests.
 
         Args:
@@ -124,7 +133,8 @@ class Usage:
         counted: tuple[ResourceVector, Amount] = (self._capacity.total, self._capacity.gpus)
         if self._in_full is None or self._in_full[0] != counted:
             self._in_full = counted, quotas_in_full(self.tree, *counted)
-        return entitlements(self.tree, self.total, self._in_full[1], requests, self._steps, divided)
+        owed = {name: amount for turn in self._state.share_turns.values() for name, amount in turn.owed.items()}
+        return entitlements(self.tree, self.total, self._in_full[1], requests, self._steps, divided, owed)
 
     def allocated(self, project: str) -> ResourceVector:
         """Usage of the project."""
@@ -242,8 +252,9 @@ class Usage:
         self.tree = ProjectTree(state.policy.projects if state.policy is not None else ())
         self.requests: dict[str, ResourceVector] = {}
         self._entitlements = None
+        self._turns = state.share_turns
         self._in_full = None
-        self._divided: dict[str, Divided] = {}
+        self._divided: dict[str, Division] = {}
         self._steps = Steps()
         self._unmet: dict[str, ResourceVector] = {}
         self._allocated: dict[str, ResourceVector] = {}

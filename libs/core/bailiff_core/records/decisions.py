@@ -12,6 +12,7 @@ from bailiff_core.model.document import (
     Integer,
     JobName,
     NodeName,
+    ProjectName,
     Reason,
     Seq,
     Text,
@@ -404,3 +405,22 @@ class ScheduleTimedOut(Decision):
     waited: Duration
     action: Literal["report", "fail", "pass"]
     reason: Annotated[Text, Field(max_length=2000)] = ""
+
+
+class OwedShare(Document):
+    """What rounding owes a project; none: the jobs submitted directly to the parent."""
+
+    project: ProjectName | None = None
+    gpu_milli: Integer
+
+
+class ShareTurnBegan(Decision):
+    """What rounding leaves over of GPUs goes in turn: from now on to those of these projects to whom it owes most.
+
+    Attributes:
+        parent: Whose share they divide; none: the pool.
+        owed: Thousandths of a GPU; less than 0: it had more than its part.
+    """
+
+    parent: ProjectName | None = None
+    owed: Annotated[tuple[OwedShare, ...], Field(min_length=2)]

@@ -5,9 +5,11 @@ from bailiff_core.explain.pending_records import DROP_REASONS
 from bailiff_core.explain.sentences import tasks_text
 from bailiff_core.humanize import cost_text, count_text, duration_text, exit_value, with_exit_codes
 from bailiff_core.model.placement_ranges import numbers
+from bailiff_core.model.project_tree import ROOT, project_text
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import restarts_to_shrink
 from bailiff_core.model.work_lost import loss_text, newest_loss, past_loss
+from bailiff_core.queue import share_turn
 from bailiff_core.records import Record, decisions
 
 from .line import Statement
@@ -155,3 +157,8 @@ def _job_ended(decision: decisions.JobEnded, _state: PoolState) -> Statement:
     lost = f"lost {cost_text(decision.lost_gpu_ms)} of work" if decision.lost_gpu_ms else ""
     more = joined(decision.outcome, how_it_ended(decision), lost)
     return Statement("job ended", decision.job, more, "good" if decision.outcome == "succeeded" else "bad")
+
+
+@describes(decisions.ShareTurnBegan)
+def _share_turn_began(decision: decisions.ShareTurnBegan, _state: PoolState) -> Statement:
+    return Statement("share turn", project_text(decision.parent or ROOT), share_turn.text(decision))

@@ -1,0 +1,15 @@
+"""Whose turn it is to have what rounding leaves over of GPUs."""
+
+from bailiff_core.model.project_tree import DIRECT, ROOT
+from bailiff_core.model.state import PoolState, ShareTurn
+from bailiff_core.records import decisions
+
+from .registry import folds
+
+
+@folds(decisions.ShareTurnBegan)
+def share_turn_began(state: PoolState, decision: decisions.ShareTurnBegan) -> None:
+    """The projects divide by what they are owed now. The dict is a new one: `Usage` divides again by that."""
+    parent = decision.parent or ROOT
+    owed = {entry.project or parent + DIRECT: entry.gpu_milli for entry in decision.owed}
+    state.share_turns = {**state.share_turns, parent: ShareTurn(state.now, owed)}

@@ -1,0 +1,63 @@
+"""What rounding leaves over of GPUs goes in turn (docs/concepts/semantics/quotas.md, "Turns")."""
+
+from collections.abc import Iterator
+
+from bailiff_core.model.project_tree import DIRECT, ROOT
+from bailiff_core.model.state import PoolState
+from bailiff_core.model.units import whole_job
+from bailiff_core.queue import share_turn as rule
+from bailiff_core.quota.fair_share import Contest
+from bailiff_core.quota.usage import Usage
+from bailiff_core.records.decisions import OwedShare, ShareTurnBegan
+from bailiff_core.records.payload import Decision
+from bailiff_core.scheduling_snapshot import current_usage
+
+from .timers import timers_of
+
+
+def share_turns(state: PoolState) -> Iterator[Decision]:
+    """Begins the turns that are due."""
+    for parent, contest, due in _next_turns(state):
+        if due <= state.now:
+            owed = tuple(OwedShare(project=_named(name), gpu_milli=amount) for name, amount in contest.owed.items())
+            yield ShareTurnBegan(parent=_named(parent), owed=owed)
+
+
+def next_share_turn(state: PoolState) -> int | None:
+    """When the next turn is due, µs; `None` while no job has waited for long enough: its timer is due before."""
+    return min((due for *_, due in _next_turns(state) if due > state.now), default=None)
+
+
+def _next_turns(state: PoolState) -> Iterator[tuple[str, Contest, int]]:
+    """By parent, where a job of a project without a GPU has waited for the time of a turn, when the present turn is over."""
+    timers = timers_of(state)
+    if not timers.any_due(state, rule.NAME):
+        return
+    usage = current_usage(state)
+    for parent, contest in usage.contests.items():
+        waiting = (usage.tree.branches[usage.leaf_of(job)].path for job in timers.due(state, rule.NAME))
+        if any(name in contest.without for path in waiting for name in path):
+            last = state.share_turns.get(parent)
+            over = 0 if last is None else last.began + rule.TURN
+            yield parent, contest, over if over > state.now else max(over, _kept_until(state, usage, contest))
+
+
+def _kept_until(state: PoolState, usage: Usage, contest: Contest) -> int:
+    """Until when whoever has a step that was left over has used it for the time of a turn, µs; at once if it does not use it."""
+    found = []
+    for name, floor in contest.floors.items():
+        used, until = usage.allocated(name).gpu_milli, 0
+        active = [
+            job for job in map(state.jobs.__getitem__, state.active) if name in usage.tree.branches[usage.leaf_of(job)].path
+        ]
+        for job in sorted(active, key=lambda job: (-(job.last_start or state.now), job.id)):
+            if used <= floor:
+                break
+            until = (job.last_start or state.now) + rule.TURN
+            used -= usage.allocated_to(whole_job(job)).gpu_milli
+        found.append(until)
+    return min(found)
+
+
+def _named(project: str) -> str | None:
+    return None if project == ROOT or project.endswith(DIRECT) else project

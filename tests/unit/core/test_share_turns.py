@@ -1,0 +1,62 @@
+"""What rounding leaves over of GPUs goes in turn: when a turn begins, and what the state keeps of it."""
+
+from typing import Any
+
+from tests.kits.snapshots import snapshot
+
+from bailiff_core.fold import enact
+from bailiff_core.lifecycle.share_turns import next_share_turn, share_turns
+from bailiff_core.model.state import PoolState, ShareTurn
+from bailiff_core.plan import Planning
+from bailiff_core.plan.build import append_facts
+from bailiff_core.queue.share_turn import TURN
+from bailiff_core.records.facts import PolicyApplied
+
+MINUTE = 60_000_000
+
+
+def one_gpu(started: str = "10m ago", submitted: str = "2h ago", **young: Any) -> PoolState:
+    """One GPU that the older of two equal projects has; a job of the other waits."""
+    jobs = [
+        {"name": "o1", "project": "old", "gpus": 1, "node": "n1", "last_start": started, "submitted": "9h ago"},
+        {"name": "y1", "project": "young", "gpus": 1, "submitted": submitted},
+    ]
+    projects = [{"name": "old"}, {"name": "young", **young}]
+    return Planning(snapshot({"nodes": [{"name": "n1", "gpus": 1}], "projects": projects, "jobs": jobs})).state
+
+
+def test_a_turn_begins_once_the_gpu_was_used_for_an_hour_and_somebody_waited_for_one() -> None:
+    state = one_gpu()
+    assert list(share_turns(state)) == []
+    assert next_share_turn(state) == state.now + 50 * MINUTE
+    state.now += 50 * MINUTE
+    (began,) = share_turns(state)
+    assert [(each.project, each.gpu_milli) for each in began.owed] == [("old", -500), ("young", 500)]
+    enact(state, began)
+    assert state.share_turns == {"": ShareTurn(state.now, {"old": -500, "young": 500})}
+    assert list(share_turns(state)) == []
+    assert next_share_turn(state) is None  # nobody of the other project waits
+
+
+def test_who_waits_for_less_than_an_hour_has_no_turn() -> None:
+    state = one_gpu("3h ago", "59m ago")
+    assert (list(share_turns(state)), next_share_turn(state)) == ([], None)
+    assert len(list(share_turns(one_gpu("3h ago", "60m ago")))) == 1
+
+
+def test_a_project_that_may_not_borrow_has_no_turn() -> None:
+    assert list(share_turns(one_gpu("3h ago", over_quota_weight=0))) == []
+
+
+def test_a_turn_lasts_an_hour_whoever_waits() -> None:
+    state = one_gpu("3h ago")
+    state.share_turns = {"": ShareTurn(state.now - 40 * MINUTE, {"old": 0, "young": 0})}
+    assert (list(share_turns(state)), next_share_turn(state)) == ([], state.now - 40 * MINUTE + TURN)
+
+
+def test_turns_below_a_project_that_is_gone_are_forgotten() -> None:
+    state = one_gpu()
+    kept = ShareTurn(state.now, {"old": -500, "young": 500})
+    state.share_turns = {"": kept, "gone": ShareTurn(state.now, {"a": 1, "b": -1})}
+    append_facts(state, PolicyApplied(policy=state.rules))
+    assert state.share_turns == {"": kept}
