@@ -1,8 +1,10 @@
 """Attempts that never start: counted apart, elsewhere next time, and no victim is evicted for them twice."""
 
 import pytest
-from tests.kits.log_builder import SECOND, Story, policy
+from tests.kits.log_builder import DAY, HOUR, SECOND, Story, policy
 
+from bailiff_core.explain import explain_job
+from bailiff_core.model.state import ENDED
 from bailiff_core.records import facts
 
 ROOMY = policy(restarts={"max_start_failures": 5}, preemption={"scope": "pool"}, identity={"operators": ["ops"]})
@@ -251,3 +253,177 @@ def test_a_grown_gang_whose_new_tasks_never_start_evicts_nobody_twice():
         story.propose()
     assert story.job("low").phase == "running"
     assert story.job("low").evictions == 1
+
+
+def of(story: Story, job: str, user: str, **requested) -> None:
+    """This verified user submits a job."""
+    fact = story.submitted(job, gpus=8, cls="interactive", **requested)
+    story.cycle(fact.model_copy(update={"user": user, "user_verified": user != ""}))
+
+
+def leaves(story: Story, job: str) -> None:
+    """Its eviction, if it is being evicted, is over at once."""
+    if story.job(job).phase == "evicting":
+        story.yields(job)
+
+
+def explained(story: Story, job: str) -> str:
+    """What is said of the job."""
+    sections = explain_job(story.state, story.job(job), story.records)
+    return " ".join(sentence.text for section in sections for sentence in section.sentences)
+
+
+def reserved_and_cancelled(story: Story) -> None:
+    """The job is cancelled while its victim leaves."""
+    story.begin("low")
+    story.staged("low", "term_sent")
+    story.cancel("urgent")
+    story.ends("low", 85)
+
+
+def started(story: Story, ran: int = SECOND) -> None:
+    """The job runs."""
+    story.yields("low")
+    story.started("urgent")
+    story.wait(ran)
+
+
+WAYS = {
+    "cancelled while its victim leaves": reserved_and_cancelled,
+    "cancelled before it starts": lambda story: (story.yields("low"), story.cancel("urgent"), leaves(story, "urgent")),
+    "cancelled at once": lambda story: (started(story), story.cancel("urgent"), story.yields("urgent")),
+    "failed at once": lambda story: (started(story), story.ends("urgent", 127)),
+    "yielded at once": lambda story: (started(story), story.ends("urgent", 85)),
+    "stopped at its own limit": lambda story: (started(story, 10 * SECOND), story.yields("urgent")),
+    "its reservation expired": lambda story: (story.begin("low"), story.wait(HOUR), story.ends("low", 85)),
+    "preempted before it ran": lambda story: (
+        story.yields("low"),
+        story.submit("first", gpus=8, cls="inference"),
+        story.propose(),
+        story.yields("urgent"),
+        story.cancel("first"),
+        leaves(story, "first"),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(("user", "spared"), [("eve", True), ("ada", False)])
+def test_other_jobs_of_its_owner_spare_who_left_for_it_in_vain_and_nobody_else_s_do(way, user: str, spared: bool):
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    of(story, "urgent", "eve", run_time_limit=10 * SECOND)
+    story.propose()
+    way(story)
+    if story.job("urgent").phase not in ENDED:
+        story.cancel("urgent")
+        leaves(story, "urgent")
+    story.started("low")
+    assert story.job("low").phase == "running"
+    of(story, "again", user)
+    while story.state.selection is not None:
+        story.propose()
+    assert story.job("low").phase == ("running" if spared else "evicting")
+    if spared:
+        assert "It spares low until" in (said := explained(story, "again"))
+        assert "it was evicted in vain for jobs of eve (rule evicted-in-vain)" in said
+        until = story.state.spared["user eve"]["low"].until
+        while story.time < until:
+            assert story.job("low").phase == "running"
+            story.wait(SECOND)
+            while story.state.selection is not None:
+                story.propose()
+        assert story.job("low").phase == "evicting", "its time is over"
+
+
+@pytest.mark.parametrize("outcome", ["succeeds at once", "ran for longer"])
+def test_a_job_that_succeeds_or_runs_for_longer_than_the_longest_back_off_was_evicted_for_of_use(outcome: str):
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    of(story, "urgent", "eve")
+    story.propose()
+    started(story, SECOND if outcome == "succeeds at once" else 64 * SECOND)
+    story.ends("urgent", 0 if outcome == "succeeds at once" else 1)
+    story.cancel("urgent") if story.job("urgent").phase not in ENDED else None
+    story.started("low")
+    of(story, "again", "eve")
+    story.propose()
+    assert story.job("low").phase == "evicting"
+
+
+def test_who_is_not_verified_counts_as_one():
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    of(story, "urgent", "")
+    story.propose()
+    reserved_and_cancelled(story)
+    story.started("low")
+    fact = story.submitted("again", gpus=8, cls="interactive")
+    story.cycle(fact.model_copy(update={"user": "another"}))
+    while story.state.selection is not None:
+        story.propose()
+    assert story.job("low").phase == "running"
+
+
+def test_each_further_time_it_is_spared_for_twice_as_long_up_to_an_hour():
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    spared = []
+    for number in range(8):
+        of(story, f"urgent-{number}", "eve")
+        story.propose()
+        story.begin("low")
+        story.staged("low", "term_sent")
+        story.cancel(f"urgent-{number}")
+        story.ends("low", 85)
+        spared.append((story.state.spared["user eve"]["low"].until - story.time) // SECOND)
+        story.started("low")
+        story.wait(spared[-1] * SECOND)
+    assert spared == [64, 128, 256, 512, 1024, 2048, 3600, 3600]
+    story.wait(8 * DAY)  # as long as an ended job is kept
+    of(story, "urgent", "eve")
+    story.propose()
+    reserved_and_cancelled(story)
+    assert story.state.spared["user eve"]["low"].times == 1
+    story.cancel("low")
+    leaves(story, "low")
+    assert not story.state.spared
+
+
+def test_a_victim_that_stays_after_all_was_not_evicted_in_vain():
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    of(story, "urgent", "eve")
+    story.propose()
+    story.cancel("urgent")
+    assert (story.job("low").phase, story.state.spared) == ("running", {})
+
+
+def test_who_loses_a_place_to_a_higher_job_spares_those_who_had_left_for_it():
+    story = pool("n1", "n2", "n3")
+    for name in ("low", "other"):
+        story.runs(name, gpus=8)
+    story.submit("filler", gpus=8, cls="build")
+    fact = story.submitted("gang", gpus=8, tasks=2, cls="interactive")
+    story.cycle(fact.model_copy(update={"user": "eve", "user_verified": True}))
+    story.propose()
+    story.yields("low")
+    story.cancel("filler")
+    leaves(story, "filler")
+    story.started("low")
+    story.submit("first", gpus=8, tasks=2, cls="inference")
+    while story.state.selection is not None:
+        story.propose()
+    assert story.job("gang").phase == "pending"
+    assert dict.fromkeys(story.state.spared["user eve"]) == {"low": None}
+
+
+def test_a_clock_that_steps_neither_ends_nor_extends_it():
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    of(story, "urgent", "eve")
+    story.propose()
+    reserved_and_cancelled(story)
+    left = story.state.spared["user eve"]["low"].until - story.state.now
+    story.cycle(facts.ClockStepped(jump=HOUR), after=HOUR)
+    assert story.state.spared["user eve"]["low"].until - story.state.now == left

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 
+from bailiff_core.fold.failed_starts import spared
+from bailiff_core.fold.open_jobs import UNVERIFIED
 from bailiff_core.humanize import MAX_NAMED, count_text, first_names
-from bailiff_core.model.state import Job
+from bailiff_core.model.state import Job, PoolState
+from bailiff_core.protections import evicted_in_vain
 from bailiff_core.records import Record, facts
 
-from .sentences import Sentence, seqs_of, without_stop
+from .sentences import Sentence, clock, seqs_of, without_stop
 
 
-def failed_start_sentences(job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
-    """How many attempts in a row did not start, the newest reason of a node, and the nodes that are excluded since.
+def failed_start_sentences(state: PoolState, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
+    """How many attempts in a row did not start, a node's newest reason, the nodes that are excluded since, and who is spared.
 
     Args:
         history: The records about the job, in order.
@@ -26,6 +29,9 @@ def failed_start_sentences(job: Job, history: Sequence[Record]) -> Iterable[Sent
         nodes = first_names(job.refused_by, MAX_NAMED)
         until = "until the agent there joins anew, or the job is paused and resumed"
         yield Sentence(f"It is not placed on {nodes} again {until}.", ())
+    for name, entry in spared(state, job).items():
+        why = f"it was evicted in vain for jobs of {job.user if job.user_verified else UNVERIFIED} (rule {evicted_in_vain.NAME})"
+        yield Sentence(f"It spares {name} until {clock(entry.until)}: {why}.", seqs_of(entry.seq))
 
 
 def _failed(record: Record) -> bool:

@@ -37,7 +37,7 @@ def pending_sentences(
     waits = waits_until(state, job)
     if waits is not None:
         yield Sentence(f"Restart backoff: {waits}.", seqs_of(_seq_of(history, decisions.JobRequeued)))
-    yield from failed_start_sentences(job, history)
+    yield from failed_start_sentences(state, job, history)
     yield from _lateness(state, job)
     late = newest_of(recent, decisions.ScheduleTimedOut)
     if late is not None:

@@ -10,6 +10,7 @@ from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.resources import add, remove
 from bailiff_core.model.state import ENDED, Eviction, Job, JobPhase, Node, PoolState, Resources, Task
 
+from .failed_starts import note_given_up
 from .gang import note_stale
 from .open_jobs import note_ended
 from .pending_queue import dequeue, enqueue
@@ -226,6 +227,8 @@ def evict_job(state: PoolState, job: Job, eviction: Eviction) -> None:
 def close_preemption(state: PoolState, job: Job) -> None:
     """Closes the preemption for the job; its victims are reconsidered, but for what another one needs of the same eviction."""
     preemption = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
+    if preemption is not None:
+        note_given_up(state, job, preemption)
     for victim in preemption.victims if preemption is not None else ():
         state.indices.touched[victim] = None
         found = state.jobs.get(victim)

@@ -7,8 +7,8 @@ from bailiff_core.model.work_lost import note_loss
 from bailiff_core.records import decisions, facts
 
 from .allocation import changing, close_preemption, drop_reservation, reindex, set_reservation, tasks_of
-from .eviction_causes import INVOLUNTARY
-from .failed_starts import note_vain_victims
+from .eviction_causes import INVOLUNTARY, is_by_own
+from .failed_starts import note_left, note_vain_victims
 from .gang import note_stale
 from .log import remember
 from .registry import folds
@@ -52,14 +52,16 @@ def job_shrunk(state: PoolState, decision: decisions.JobShrunk) -> None:
     """Removes these tasks; the job may get others instead."""
     job = state.jobs[decision.job]
     removed = dict.fromkeys(numbers(decision.tasks))
-    note_loss(state, job, [task for task in job.tasks if task.index in removed], decision.lost_gpu_ms)
-    if any(task.start_failed for task in job.tasks if task.index in removed):
-        note_vain_victims(job)
+    gone = [task for task in job.tasks if task.index in removed]
+    note_loss(state, job, gone, decision.lost_gpu_ms)
+    if any(task.start_failed for task in gone):
+        note_vain_victims(state, job)
+    if job.demand.elastic == "restart" and job.restart_cause not in INVOLUNTARY:
+        job.restart_cause = "resize" if is_by_own(state, job, gone) else decision.cause
+    note_left(state, job)
     with changing(state, job):
         job.tasks = [task for task in job.tasks if task.index not in removed]
     job.not_before = max(job.not_before, decision.not_before)
-    if job.demand.elastic == "restart" and job.restart_cause not in INVOLUNTARY:
-        job.restart_cause = decision.cause
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True
     note_stale(state, job)

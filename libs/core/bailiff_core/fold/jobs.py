@@ -14,7 +14,16 @@ from .dependencies import note_dependencies, settle_dependents
 from .displacements import forget_displacements
 from .elasticity import drop_reserved
 from .eviction_causes import GANG_FAILURE, INVOLUNTARY, MAX_EVICTION_TIMES, is_voluntary
-from .failed_starts import GIVEN_UP, forget_refusals, note_failed_start, note_given_up, note_run
+from .failed_starts import (
+    OF_ITS_OWN,
+    forget_refusals,
+    forget_spared,
+    note_failed_start,
+    note_left,
+    note_over,
+    note_started,
+    note_vain_victims,
+)
 from .gang import note_stale
 from .log import hold_job, limit_grace, note_requester, remember
 from .open_jobs import note_open
@@ -140,7 +149,7 @@ def job_starting(state: PoolState, decision: decisions.JobStarting) -> None:
     if not any(task.state == "reserved" for task in job.tasks):
         job.reserved_until = None
         preemption = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
-        job.victims = tuple(preemption.victims) if preemption is not None else ()
+        note_started(state, job, preemption.victims if preemption is not None else ())
         job.preemption = None
     note_stale(state, job)
     set_phase(state, job, "starting" if job.phase == "reserved" else job.phase)
@@ -150,8 +159,8 @@ def job_starting(state: PoolState, decision: decisions.JobStarting) -> None:
 def reservation_dropped(state: PoolState, decision: decisions.ReservationDropped) -> None:
     """The reservation is dropped: the job is pending again, or continues without these tasks."""
     job = state.jobs[decision.job]
-    if decision.reason in GIVEN_UP:
-        note_given_up(state, job)
+    if decision.reason in OF_ITS_OWN and job.phase != "evicting":
+        note_vain_victims(state, job)
     if decision.tasks:
         drop_reservation(state, job, numbers(decision.tasks))
         drop_reserved(state, job, numbers(decision.tasks))
@@ -197,10 +206,7 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     if decision.rule == NEVER_STARTED:
         note_failed_start(state, job, decision.refused_by)
     else:
-        if job.last_start is not None:
-            note_run(state, job, decision.outcome)
-        elif decision.cause in GIVEN_UP:
-            note_given_up(state, job)
+        note_over(state, job, decision.outcome, decision.cause)
         _count(job, decision.outcome, voluntary=voluntary)
     if decision.held:
         hold_job(state, job, decision.held)
@@ -213,6 +219,7 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
         set_reservation(state, job, [])
     job.not_before = decision.not_before
     job.pending_since, job.timeout_recorded = state.now, False
+    note_left(state, job)
     requeue(state, job)
 
 
@@ -257,6 +264,7 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
         note_loss(state, job, [task for task in job.tasks if task.state != "reserved"], decision.lost_gpu_ms, for_good=True)
     if decision.outcome in ("failed", "evicted") and job.tasks:  # without tasks: what it depends on failed
         _count(job, attempt_outcome(job), voluntary=is_voluntary(state, job, decision.cause))
+    note_over(state, job, decision.outcome, decision.cause)
     set_reservation(state, job, [])
     with changing(state, job):
         job.tasks = []
@@ -268,6 +276,7 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
     close_requests_of(state, job.id)
     forget_displacements(state, job.id)
     forget_refusals(state, job)
+    forget_spared(state, job.id)
     outcome = decision.outcome
     set_phase(state, job, "failed" if outcome == "evicted" or outcome == "timed-out" else outcome)
     settle_dependents(state, job)

@@ -113,6 +113,9 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
         state.ended[name] += fact.jump
     for request in state.requests.values():
         request.seen_at += fact.jump
+    for jobs in state.spared.values():
+        for entry in jobs.values():
+            entry.until += fact.jump
     for number in state.draining:
         drain = state.nodes[number].drain
         if drain is not None and drain.deadline is not None:

@@ -63,7 +63,7 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
         if oversees(state.rules, _requester(state), job):  # what costs others is not for its owner to forget
             if job.start_failures:
                 job.not_before = 0
-            forget_failed_starts(job)
+            forget_failed_starts(state, job)
         allow_nodes(state, job)
     state.indices.touched[job.id] = None
     if job.phase == "paused" and not job.holds:

@@ -65,7 +65,7 @@ def task_start_refused(state: PoolState, fact: facts.TaskStartRefused) -> None:
     task.noticed = task.noticed or (eviction is not None and eviction.started_seq is not None)
     task.start_failed = fact.is_failed_start
     if fact.in_use and job.last_start is None:
-        note_vain_victims(job)
+        note_vain_victims(state, job)
     release_task(state, job, task)
 
 

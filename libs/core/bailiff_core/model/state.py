@@ -352,8 +352,8 @@ class Job:
         failed_dependency: The job among them that did not succeed.
         start_failures: How many of its attempts in a row did not start.
         refused_by: Nodes that did not start its tasks, and are excluded for it: in `excluded_nodes` of its demand.
-        victims: Victims of the preemption with which its attempt last started or grew.
-        victims_in_vain: Victims of its attempts that did not start, or failed at once. It evicts none again before it has run.
+        victims: Victims of the preemptions with which its attempt started or grew.
+        victims_in_vain: Victims of its attempts that did not start, or ended at once. It evicts none again before it has run.
     """
 
     id: str
@@ -505,6 +505,21 @@ class Preemption:
 
 
 @dataclass(slots=True)
+class Spared:
+    """A job that was evicted in vain for jobs of one owner, which evict it no more until then.
+
+    Attributes:
+        times: How often, each time after `until`.
+        until: µs.
+        seq: The record that showed it last.
+    """
+
+    times: int
+    until: int
+    seq: int
+
+
+@dataclass(slots=True)
 class Attachment:
     """A grant to attach to a task, until it has ended.
 
@@ -649,6 +664,7 @@ class PoolState:
         displaced_by: By victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
         entitlements_changed: The last record of `fold/entitlement_changes.py`.
         refusals: By name of a node, the jobs that it did not start.
+        spared: By owner of preemptors (`user_key`), jobs that were evicted for them in vain (`fold/failed_starts.py`).
         freed_seq: The last record after which a job that did not fit may fit.
         dependents: By job, the jobs that wait for it.
         attachments: By the seq of `AttachGranted` (`fold/attachments.py`).
@@ -705,6 +721,7 @@ class PoolState:
     displaced_by: dict[str, dict[str, int]] = field(default_factory=dict)
     entitlements_changed: int = -1
     refusals: dict[str, dict[str, None]] = field(default_factory=dict)
+    spared: dict[str, dict[str, Spared]] = field(default_factory=dict)
     freed_seq: int = -1
     attachments: dict[int, Attachment] = field(default_factory=dict)
     draining: dict[int, None] = field(default_factory=dict)

@@ -9,6 +9,7 @@ priority and the scope, and no protection that depends on time, on a quota or on
 from collections.abc import Sequence
 from functools import cached_property
 
+from bailiff_core.fold.failed_starts import evicted_in_vain
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.model.job_labels import is_excluded
 from bailiff_core.model.policy import Action
@@ -55,6 +56,7 @@ class BackfilledVictims:
         self._head = head
         self._key = queue_key(head.job)
         self._rules = snapshot.state.rules
+        self._in_vain = evicted_in_vain(snapshot.state, head.job)
         self._by_preempt = "preempt" in self._rules.preemption.actions
         self._checked: dict[tuple[int, bool], tuple[bool, bool]] = {}
 
@@ -62,7 +64,7 @@ class BackfilledVictims:
         """Whether the job may be evicted for the head at some time: it is preemptible, not excluded, and behind the head."""
         if not self._by_preempt or not job.preemptible or queue_key(job) <= self._key:
             return False
-        if job.id in self._head.job.victims_in_vain:
+        if job.id in self._in_vain:
             return False
         return not is_excluded(self._snapshot.state, job)
 

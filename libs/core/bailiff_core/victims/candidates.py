@@ -7,6 +7,8 @@ eviction steps, and a victim set contains a prefix of it.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bailiff_core.fold.failed_starts import spared
+from bailiff_core.fold.open_jobs import user_key
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.policy import Action
 from bailiff_core.model.proposal import Excluded
@@ -311,6 +313,7 @@ def _preemptor_key(state: PoolState, action: Action, preemptor: Job, under_share
         preemptor.class_name,
         preemptor.preemptible,
         preemptor.id if distinct else "",
+        user_key(preemptor.user, preemptor.user_verified) if spared(state, preemptor) else "",
         quota_shields.exceeded(state, action, preemptor),
         payback.gained_gpu_ms(state, action, preemptor),
         *(project for project, under in under_share.items() if under),
