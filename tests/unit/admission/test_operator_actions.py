@@ -5,6 +5,7 @@ from tests.kits.log_builder import digest, policy
 
 from bailiff_core.admission import ReceivedRequest, admit_received
 from bailiff_core.admission.rejected import Rejected
+from bailiff_core.explain import explain_job
 from bailiff_core.records.facts import (
     JobEvictionRequested,
     JobMigrationRequested,
@@ -68,6 +69,55 @@ def test_each_hold_is_paused_and_resumed_once(running):
     refused(running, ResumeJob(job="train"), "not-paused")
     running.cycle(JobResumed(request=running.request(), job="train", hold="kubernetes"))
     assert running.job("train").paused_seq is None
+
+
+def test_an_operator_s_pause_holds_over_its_owner_s_resume_also_of_a_job_that_is_paused_already(story):
+    story.apply_policy(policy(identity={"operators": ["ops"]}))
+    story.actor = "ada"
+    fact = story.submitted("theirs", gpus=4)
+    story.cycle(fact.model_copy(update={"user": "ada", "user_verified": True}))
+    story.started("theirs")
+    story.pause("theirs", reason="a new script")
+    ops, ada = {"actor": "ops", "auth": "signed"}, {"actor": "ada", "auth": "signed"}
+    assert isinstance(ask(story, PauseJob(job="theirs"), **ops)[0], JobPaused)
+    story.actor = "ops"
+    story.pause("theirs", reason="it floods the file system")
+    refused(story, PauseJob(job="theirs"), "already-paused", **ops)
+    story.actor = "ada"
+    story.resume("theirs")
+    assert (story.job("theirs").paused_seq is None, story.job("theirs").pause_reason) == (False, "it floods the file system")
+    reason = refused(story, ResumeJob(job="theirs"), "not-paused", **ada)
+    assert "not paused by you; an operator holds it since #" in reason
+    assert "it floods the file system" in reason
+    story.yields("theirs")
+    assert "which only an operator may" in explain_job(story.state, story.job("theirs"), story.records)[0].sentences[0].text
+    assert isinstance(ask(story, ResumeJob(job="theirs"), **ops)[0], JobResumed)
+    story.actor = "ops"
+    story.resume("theirs")
+    assert (story.job("theirs").holds, story.job("theirs").phase) == ({}, "starting")
+
+
+def test_an_operator_ends_its_owner_s_pause_too_and_an_operator_s_own_job_is_as_anybody_s(story):
+    story.apply_policy(policy(identity={"operators": ["ops"]}))
+    for user in ("ada", "ops"):
+        fact = story.submitted(f"of-{user}", gpus=4)
+        story.cycle(fact.model_copy(update={"user": user, "user_verified": True}))
+        story.actor = user
+        story.pause(f"of-{user}")
+        assert list(story.job(f"of-{user}").holds) == [""]
+        story.actor = "ops"
+        story.resume(f"of-{user}")
+        assert story.job(f"of-{user}").holds == {}
+
+
+def test_in_a_log_of_before_an_operator_s_pause_is_everybody_s_to_end(story):
+    story.apply_policy(policy(identity={"operators": ["ops"]}))
+    story.submit("theirs", gpus=4)
+    story.actor = "ops"
+    story.pause("theirs")
+    story.actor = "ada"
+    story.resume("theirs")  # it is not admitted any more
+    assert story.job("theirs").holds == {}
 
 
 def test_a_job_without_a_placement_cannot_be_evicted(running):

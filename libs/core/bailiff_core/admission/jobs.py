@@ -2,6 +2,7 @@
 
 from bailiff_core.actions.migrate import place_elsewhere
 from bailiff_core.fold.attachments import live_attachments
+from bailiff_core.fold.operator_requests import holds_of
 from bailiff_core.humanize import count_text
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import surplus_problem
@@ -113,8 +114,9 @@ def pause(context: Context, job: Job, body: PauseJob) -> Fact | Rejected:
     """In any phase."""
     if job.cancelled:
         return _cancelled(job)
-    if body.hold in job.holds:
-        return Rejected("already-paused", f"{job.id} is paused already, since #{job.holds[body.hold][0]}", job.id)
+    hold = holds_of(context.state, context.requester, job, body.hold)[0]
+    if hold in job.holds:
+        return Rejected("already-paused", f"{job.id} is paused already, since #{job.holds[hold][0]}", job.id)
     return context.record(body)
 
 
@@ -123,9 +125,9 @@ def resume(context: Context, job: Job, body: ResumeJob) -> Fact | Rejected:
     """A paused job."""
     if job.cancelled:
         return _cancelled(job)
-    if body.hold not in job.holds:
+    if not any(hold in job.holds for hold in holds_of(context.state, context.requester, job, body.hold)):
         held = "".join(f"; {hold} holds it since #{seq}: {reason}" for hold, (seq, reason) in job.holds.items() if hold)
-        return Rejected("not-paused", f"{job.id} is {job.phase} and not paused{held}", job.id)
+        return Rejected("not-paused", f"{job.id} is {job.phase} and not paused{' by you' if held else ''}{held}", job.id)
     return context.record(body)
 
 

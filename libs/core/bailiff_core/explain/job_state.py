@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from bailiff_core.humanize import count_text, duration_text, first_names, user_text, with_exit_codes
-from bailiff_core.model.state import ENDED, Job, PoolState
+from bailiff_core.model.state import ENDED, OPERATOR, Job, PoolState
 from bailiff_core.placement.islands import NO_ISLAND, PER_TASK
 from bailiff_core.records import Record, decisions
 
@@ -54,7 +54,8 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
     if job.phase == "paused":
         reason = f": {without_stop(job.pause_reason)}" if job.pause_reason else ""
         by = _by(history, job.paused_seq)
-        text = f"{subject} {f'has been paused{by}' if by else 'is paused'}{reason}. To resume it: bailiff resume {job.id}."
+        how = f"bailiff resume {job.id}{', which only an operator may' if OPERATOR in job.holds else ''}"
+        text = f"{subject} {f'has been paused{by}' if by else 'is paused'}{reason}. To resume it: {how}."
         return Sentence(text, seqs_of(job.paused_seq))
     if job.phase == "waiting":
         return Sentence(f"{subject} {waits_for_text(job)}.", seqs_of(job.seq))

@@ -1,6 +1,6 @@
 """Requests of operators: evict, pause, resume and migrate jobs; drain nodes."""
 
-from bailiff_core.model.state import Drain, Eviction, OperatorRequest, PoolState
+from bailiff_core.model.state import OPERATOR, Drain, Eviction, Job, OperatorRequest, PoolState
 from bailiff_core.permissions import Requester, oversees
 from bailiff_core.records import decisions, facts
 
@@ -37,7 +37,7 @@ def job_migration_requested(state: PoolState, fact: facts.JobMigrationRequested)
 def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
     """A pending job is paused at once; a placed one is evicted by decision."""
     job = state.jobs[fact.job]
-    hold_job(state, job, fact.reason, fact.hold)
+    hold_job(state, job, fact.reason, holds_of(state, _requester(state), job, fact.hold)[0])
     if job.eviction is None or not fact.hold:  # an eviction keeps its requester when its pods leave
         note_requester(state, job, fact.reason)
     set_reservation(state, job, [])
@@ -54,7 +54,9 @@ def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
 def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     """The job is pending again, at its old place; one that is still evicting is requeued after its eviction."""
     job = state.jobs[fact.job]
-    job.holds.pop(fact.hold, None)
+    ended = [hold for hold in holds_of(state, _requester(state), job, fact.hold) if hold in job.holds]
+    for hold in ended or (OPERATOR,):  # until LOGIC 8 an operator's pause was everybody's to end
+        job.holds.pop(hold, None)
     job.paused_seq, job.pause_reason = next(iter(job.holds.values()), (None, ""))
     job.resumed_seq = state.seq
     if job.eviction is None:
@@ -73,6 +75,14 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     state.indices.retry_unschedulable = True
     reindex(state, job)
     remember(state, fact.request)
+
+
+def holds_of(state: PoolState, requester: Requester, job: Job, hold: str) -> tuple[str, ...]:
+    """The holds on the job that a request of this sender to resume it ends; a request to pause it sets the first.
+
+    An operator's pause of another's job is for operators to end.
+    """
+    return (OPERATOR, hold) if not hold and oversees(state.rules, requester, job) else (hold,)
 
 
 @folds(facts.NodeDrained)

@@ -102,6 +102,8 @@ class Drain:
     requester_verified: bool = False
 
 
+OPERATOR = "an operator"
+"""The hold of an operator's pause."""
 SILENT_AFTER = 60_000_000
 """A node that has not reported for this long needs a person, µs. The policy says when it takes no more jobs, and is lost."""
 
@@ -329,7 +331,7 @@ class Job:
         first_wait: Time from submission to its first start.
         step: Last known step of earlier attempts.
         paused_seq: The record that paused it; None: not paused.
-        holds: Why it is paused, by whose pause it is: record and reason. People's is ``.
+        holds: Why it is paused, by whose pause it is: record and reason. Its owner's is ``, an operator's `OPERATOR`.
         resumed_seq: The record that last ended one of them.
         refused_seq: The record that last refused its request for preemption, or timed it out.
         backfilled: Its last attempt was started, or moved after its start, while a job ahead of it in the queue was waiting for
