@@ -209,7 +209,8 @@ class Unfinished:
 
     def take(self, path: Path) -> Path | None:
         """Rename it into here: its name is free at once, and no half of it is ever found there. Never raises `OSError`."""
-        held = self.folder / f"{path.name[:200]}-{secrets.token_hex(4)}"
+        name = os.fsdecode(os.fsencode(path.name)[:200])  # a name is limited in bytes
+        held = self.folder / f"{name}-{secrets.token_hex(4)}"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.rename(held)
