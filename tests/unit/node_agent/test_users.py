@@ -103,6 +103,23 @@ async def test_a_task_is_the_submitters_with_its_groups_and_its_home(node: Node)
     assert (names, where) == (f"{home} {SUBMITTER} {SUBMITTER}", home)
 
 
+@pytest.mark.parametrize(("owner", "begins"), [(SUBMITTER, "/step-00000007"), ("root", "at the beginning")])
+async def test_its_checkpoints_are_read_with_its_rights_and_not_the_agents(node: Node, owner: str, begins: str) -> None:
+    """The agent, as root, could read what a link, a container or another account has put there; its user cannot."""
+    step = node.context.folder / "checkpoints/job/attempt-0001/step-00000007"
+    step.mkdir(parents=True)
+    (step / "manifest.json").write_text('{"agreed": true}')
+    (step / "manifest.json").chmod(0o600)
+    for each in (step, step.parent, step.parent.parent):
+        shutil.chown(each, SUBMITTER)
+    shutil.chown(step / "manifest.json", owner)
+    await node.start('echo "${BAILIFF_RESUME_FROM:-at the beginning}"', SUBMITTER)
+    assert (await node.ends()).code == 0
+    assert node.output()[0].endswith(begins)
+    (started,) = (each for each in node.messages() if isinstance(each, TaskStartedReport))
+    assert started.damaged_checkpoints == (owner == "root")
+
+
 async def test_it_can_use_what_the_contract_gives_it_and_read_nothing_of_the_nodes(node: Node) -> None:
     await node.start(
         """
