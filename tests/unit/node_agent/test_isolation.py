@@ -14,7 +14,7 @@ from tests.kits.waiting import PATIENCE_S, until
 
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
 from bailiff_node_agent.runtime.plugin import NodeParts
-from bailiff_node_agent.runtime.process import PLUGIN, ProcessRuntime, why_not_isolated
+from bailiff_node_agent.runtime.process import PLUGIN, ProcessRuntime, exposure, why_not_isolated
 from bailiff_node_agent.runtime.supervisor import isolation
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.settings import NodeAgentSettings
@@ -179,6 +179,13 @@ def test_an_agent_knows_what_jobs_of_its_own_user_reach(
     assert ("not isolated" in found) == (as_agent and not isolate)
     assert ("run as root" in found) == (as_agent and uid == 0)
     assert [line["reason"] for line in logged] == ([found] if found else []), "its log says so at its start"
+
+
+@pytest.mark.parametrize(("folder", "told"), [("/home", True), ("/proc/sys/fs/binfmt_misc", False)])
+def test_an_agent_knows_that_later_mounts_reach_its_jobs(monkeypatch: pytest.MonkeyPatch, folder: str, told: bool) -> None:
+    """Where folders are mounted as they are entered; systemd does so with one below /proc on every machine."""
+    monkeypatch.setattr(isolation, "_mounts", lambda: [isolation._Mount("0:1", "/", folder, "autofs")])
+    assert ("autofs" in exposure(None)) == told
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the tests above do not run as root")

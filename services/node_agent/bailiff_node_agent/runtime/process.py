@@ -24,6 +24,7 @@ from .plugin import NodeParts, RuntimePlugin
 from .port import Capabilities, DeviceUsers, Dumped, Image, Launch, Restored, TaskKey
 from .process_tree import resident_bytes, task_environment, task_processes
 from .supervised import POLL_S, SupervisedRuntime, ids_of
+from .supervisor.isolation import mounts_arrive
 from .task_record import read_json
 
 _SUPERVISOR = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); from supervisor.main import main; main()"
@@ -203,6 +204,8 @@ def exposure(why_not: str | None) -> str:
     found = []
     if why_not is not None:
         found.append(f"jobs can read the agent's state folder, keys and environment: they are not isolated ({why_not})")
+    elif mounts_arrive():
+        found.append("jobs see what is mounted after their start: this machine mounts folders as they are entered (autofs)")
     if os.geteuid() == 0:
         found.append("jobs run as root: they can read disks, and change programs that root runs, such as Bailiff's")
     return "; ".join(found)

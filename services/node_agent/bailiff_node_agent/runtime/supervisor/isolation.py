@@ -39,9 +39,8 @@ def isolate(hidden: list[str], kept: list[str], read_only: "list[str] | None" = 
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
     mounts = _mounts()
-    # Where folders are mounted as they are entered, a mount that does not arrive would be an error. A job finds none below /proc.
-    is_automatic = any(each.kind == "autofs" and not _is_below(each.folder, "/proc") for each in mounts)
-    _mount(libc, None, "/", None, MS_REC | (MS_SLAVE if is_automatic else MS_PRIVATE))
+    # Where folders are mounted as they are entered, a mount that does not arrive would be an error.
+    _mount(libc, None, "/", None, MS_REC | (MS_SLAVE if mounts_arrive(mounts) else MS_PRIVATE))
     paths = [os.path.realpath(path) for path in hidden if os.path.exists(path)]
     covered = _outermost({*paths, *(other for path in paths for other in _elsewhere(path, mounts))})
     handles = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in kept}
@@ -130,6 +129,16 @@ def main() -> None:
         drop_capabilities()
     except OSError as problem:
         sys.exit(problem.strerror)
+
+
+def mounts_arrive(mounts: "list[_Mount] | None" = None) -> bool:
+    """Whether jobs see what is mounted after their start: folders of this machine are mounted as they are entered (autofs).
+
+    mounts: of this process, if they are known. A job finds none below /proc.
+    """
+    return any(
+        each.kind == "autofs" and not _is_below(each.folder, "/proc") for each in (_mounts() if mounts is None else mounts)
+    )
 
 
 class _Mount(NamedTuple):
