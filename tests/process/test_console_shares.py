@@ -40,12 +40,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 def row(page: Page, project: str) -> Locator:
     """The project's row in the table of all projects."""
-    return page.locator("table.tree tbody tr").filter(has=page.get_by_role("link", name=project, exact=True))
+    table = page.get_by_role("table", name="Quotas and shares")
+    return table.get_by_role("row").filter(has=page.get_by_role("link", name=project, exact=True))
 
 
 def figure(page: Page, project: str, head: str) -> Locator:
     """The value of this project in the column `head`."""
-    return row(page, project).locator(".tree-figure", has=page.get_by_text(head, exact=True))
+    return row(page, project).locator(f"td[data-head='{head}']")
 
 
 async def test_borrowed_gpus_are_reclaimed(stack: Stack, page: Page) -> None:

@@ -210,6 +210,19 @@ async def test_every_page_is_accessible_and_nothing_scrolls_sideways(
     assert wide == {}
 
 
+async def test_a_table_that_does_not_fit_is_shown_as_blocks(stack: Stack, page: Page, client: Client) -> None:
+    await a_preemption(client)
+    await page.set_viewport_size({"width": 1280, "height": 900})
+    await Seeing(page, stack.console).open(f"/{POOL}/nodes/node-1")
+    await expect(page.locator("main tbody tr").first).to_be_visible()
+    await expect(page.locator("main table.stacked")).to_have_count(0)
+    await page.evaluate("document.querySelector('main th:last-child').append('x'.repeat(80))")
+    for width, stacked in ((1270, 1), (2000, 0)):
+        await page.set_viewport_size({"width": width, "height": 900})
+        await expect(page.locator("main table.stacked")).to_have_count(stacked)
+        assert await page.evaluate(SCROLLS_SIDEWAYS) == []
+
+
 async def test_the_queue_and_a_policy(stack: Stack, page: Page, client: Client) -> None:
     see = Seeing(page, stack.console)
     await a_preemption(client)

@@ -4,6 +4,7 @@ export * from "./download";
 export * from "./exitText";
 export * from "./firstInteraction";
 export * from "./format";
+export * from "./inOrder";
 export * from "./recordText";
 export * from "./sanitizeLine";
 export * from "./serverClock";

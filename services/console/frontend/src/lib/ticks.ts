@@ -1,5 +1,6 @@
-// Round times on an axis.
-const STEPS = [1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000].map((seconds) => seconds * 1000);
+/** Between two round times on an axis, in seconds. */
+export const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000];
+const STEPS = TIME_STEPS.map((seconds) => seconds * 1000);
 
 interface Tick {
   at: number;

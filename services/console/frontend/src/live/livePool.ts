@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
 import { get, setCsrfToken, type ClassRow, type ConsoleState, type EventLine, type LiveJob, type LiveProject, type LiveNode, type NodeTelemetryRow, type PoolChange, type PoolRow, type PoolSnapshot } from "../api";
+import { inOrder } from "../lib";
 
 const BASE_CHANNELS = ["nodes", "jobs", "projects"] as const;
 const MAX_EVENTS = 2_000;
@@ -28,6 +29,7 @@ export class LivePool {
   /** The first pending jobs, in order; `row.jobs_pending` counts all. */
   readonly queue = signal<string[]>([]);
   readonly classes = signal<ClassRow[]>([]);
+  /** In the order of their names. */
   readonly nodes = new Map<string, LiveNode>();
   readonly jobs = new Map<string, LiveJob>();
   readonly projects = new Map<string, LiveProject>();
@@ -150,9 +152,9 @@ export class LivePool {
 
   private onSnapshot(event: MessageEvent): void {
     const onSnapshot = JSON.parse(event.data) as PoolSnapshot;
-    replaceAll(this.nodes, onSnapshot.nodes);
-    replaceAll(this.jobs, onSnapshot.jobs);
-    replaceAll(this.projects, onSnapshot.projects);
+    replaceAll(this.nodes, inOrder(onSnapshot.nodes));
+    replaceAll(this.jobs, Object.entries(onSnapshot.jobs ?? {}));
+    replaceAll(this.projects, Object.entries(onSnapshot.projects ?? {}));
     this.queue.value = onSnapshot.queue ?? [];
     this.classes.value = onSnapshot.classes ?? [];
     if (onSnapshot.events) this.events.value = onSnapshot.events;
@@ -167,7 +169,11 @@ export class LivePool {
     const onChange = JSON.parse(event.data) as PoolChange;
     this.tell("node", this.nodes, onChange.updated?.nodes, undefined);
     this.tell("job", this.jobs, onChange.updated?.jobs, onChange.removed?.jobs);
-    if (applyRows(this.nodes, onChange.updated?.nodes)) this.nodesVersion.value += 1;
+    const known = this.nodes.size;
+    if (applyRows(this.nodes, onChange.updated?.nodes)) {
+      if (this.nodes.size > known) replaceAll(this.nodes, inOrder(Object.fromEntries(this.nodes)));
+      this.nodesVersion.value += 1;
+    }
     const without = [...(onChange.removed?.jobs ?? []), ...(onChange.removed?.unlisted ?? [])];
     if (applyRows(this.jobs, onChange.updated?.jobs, without)) this.jobsVersion.value += 1;
     if (applyRows(this.projects, onChange.updated?.projects, onChange.removed?.projects)) this.projectsVersion.value += 1;
@@ -192,9 +198,9 @@ export class LivePool {
   }
 }
 
-function replaceAll<T>(map: Map<string, T>, rows: Record<string, T> | undefined): void {
+function replaceAll<T>(map: Map<string, T>, rows: readonly [string, T][]): void {
   map.clear();
-  for (const [name, row] of Object.entries(rows ?? {})) map.set(name, row);
+  for (const [name, row] of rows) map.set(name, row);
 }
 
 function applyRows<T>(map: Map<string, T>, rows: Record<string, T> | undefined, removed: string[] = []): boolean {

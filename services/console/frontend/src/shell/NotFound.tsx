@@ -1,13 +1,12 @@
-import { useLayoutEffect } from "preact/hooks";
-
 import { EmptyState } from "../ui";
+import { Shown } from "./Shown";
 
-/** onShown: no code of a page is loaded for it, so nothing else ends the loading notice. */
-export function NotFound({ onShown }: { onShown: () => void }) {
-  useLayoutEffect(onShown, []);
+export function NotFound() {
   return (
-    <EmptyState title="Page not found">
-      <a href="/">All pools</a>
-    </EmptyState>
+    <Shown>
+      <EmptyState title="Page not found">
+        <a href="/">All pools</a>
+      </EmptyState>
+    </Shown>
   );
 }

@@ -3,7 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
-import { momentOfChart, themeVersion, timeZone } from "../lib";
+import { momentOfChart, themeVersion, TIME_STEPS, timeZone } from "../lib";
 import "./chart.css";
 
 /** kind: line, dashed or dotted line, area from 0, or stacked on the areas before it. colour: a CSS variable. */
@@ -32,7 +32,6 @@ interface Props {
 }
 
 const HEIGHT = 210;
-const TIME_STEPS = [1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000];
 const STYLES = { line: [2, []], dashed: [1.5, [7, 4]], dotted: [1.5, [2, 3]], area: [2, []], stacked: [1, []] } as const;
 const COLOURS = { line: "--accent", dashed: "--ink", dotted: "--cat-5", area: "--accent", stacked: "--accent" };
 
@@ -129,6 +128,7 @@ function options(element: HTMLElement, series: readonly Series[], most: number, 
     height: HEIGHT,
     tzDate: (seconds) => (timeZone.peek() === "utc" ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),
     legend: { show: false },
+    padding: [null, 30, null, null], // half of the last tick's text
     cursor: { y: false, points: { size: 7 }, drag: { x: true, y: false } },
     scales: { y: { range: (_, __, highest) => [0, Math.max(most, highest * 1.06, 1e-3)] } },
     axes: [

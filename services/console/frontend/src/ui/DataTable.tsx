@@ -1,31 +1,48 @@
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
+import { useElementWidth } from "../lib";
 import { useShowMore } from "./useShowMore";
 
 const INITIAL_ROWS = 200;
 const STEP = 1_000;
 const FITS = 3; // columns, on a phone
+const NARROW_PX = 720;
 
 export interface Column<T> {
   head: string;
+  title?: string;
   right?: boolean;
   /** As wide as its cells, such as a check box; its head is for screen readers only. */
   narrow?: boolean;
+  /** Where rows are blocks: on a line of its own, without its head. */
+  line?: boolean;
   cell: (row: T) => ComponentChildren;
 }
 
-/** A table; long ones show their first rows and a button for more. caption: for screen readers. */
+const kindOf = ({ right, narrow, line }: Column<never>): string | undefined => [right && "right", narrow && "narrow", line && "line"].filter(Boolean).join(" ") || undefined;
+
+/** A table; long ones show their first rows and a button for more. Where it does not fit, each row is a block of labelled values. caption: for screen readers. */
 export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: string; columns: Column<T>[]; rows: T[]; rowKey: (row: T) => string | number }) {
   const [shown, more] = useShowMore(rows, INITIAL_ROWS, STEP);
+  const box = useRef<HTMLDivElement>(null);
+  const width = useElementWidth(box).value;
+  const needed = useSignal(NARROW_PX + 1);
+  const stacked = columns.length > FITS && width > 0 && width < needed.value;
+  useLayoutEffect(() => {
+    const { scrollWidth, clientWidth } = box.current!;
+    if (!stacked && scrollWidth > clientWidth) needed.value = scrollWidth;
+  });
   return (
     <>
-      <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
-        <table class={columns.length > FITS ? "table stacking" : "table"}>
+      <div ref={box} class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
+        <table class={`table ${columns.length > FITS ? "wide" : ""} ${stacked ? "stacked" : ""}`}>
           <caption class="visually-hidden">{caption}</caption>
           <thead>
             <tr>
               {columns.map((column) => (
-                <th key={column.head} scope="col" class={column.right ? "right" : column.narrow ? "narrow" : undefined}>
+                <th key={column.head} scope="col" class={kindOf(column)} title={column.title}>
                   {column.narrow ? <span class="visually-hidden">{column.head}</span> : column.head}
                 </th>
               ))}
@@ -35,7 +52,7 @@ export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: stri
             {shown.map((row) => (
               <tr key={rowKey(row)}>
                 {columns.map((column) => (
-                  <td key={column.head} data-head={column.narrow ? "" : column.head} class={column.right ? "right" : column.narrow ? "narrow" : undefined}>
+                  <td key={column.head} data-head={column.narrow || column.line ? "" : column.head} class={kindOf(column)}>
                     {column.cell(row)}
                   </td>
                 ))}

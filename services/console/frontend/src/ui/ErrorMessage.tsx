@@ -1,4 +1,5 @@
 import type { ApiError } from "../api";
+import { capital } from "../lib";
 import { Button } from "./Button";
 import { ErrorList } from "./ErrorList";
 
@@ -6,8 +7,8 @@ import { ErrorList } from "./ErrorList";
 export function ErrorMessage({ error, retry }: { error: ApiError; retry?: () => void }) {
   return (
     <div class="stack state" data-kind="failure" role="alert">
-      <strong>{error.title}</strong>
-      {error.errors.length ? <ErrorList errors={error.errors} /> : error.detail && <div>{error.detail}</div>}
+      <strong>{capital(error.title)}</strong>
+      {error.errors.length ? <ErrorList errors={error.errors} /> : error.detail && <div>{capital(error.detail)}</div>}
       {retry && <Button onClick={retry}>Retry</Button>}
     </div>
   );

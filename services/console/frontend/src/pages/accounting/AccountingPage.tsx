@@ -29,7 +29,9 @@ function Overview({ pool, view }: { pool: string; view: View }) {
     const over = (of: TimeWindow): Promise<Accounting> => get<Accounting>(accountingPath(pool, [view.by, of.period], of.from, of.to), signal).then(named);
     const [series, sums] = await Promise.all([over(window), get<Accounting>(accountingPath(pool, [view.by], window.from, window.to), signal).then(named)]);
     const known = knownPart(series, window);
-    return { window: known, series: known.period === window.period ? series : await over(known), sums };
+    if (known.period === window.period) return { window: known, series, sums };
+    const finer = await over(known);
+    return { window: knownPart(finer, known), series: finer, sums };
   });
   return (
     <div class="stack page accounting">
@@ -51,13 +53,14 @@ function Overview({ pool, view }: { pool: string; view: View }) {
 function Found({ pool, view, window, series, sums, go }: { pool: string; view: View; window: TimeWindow; series: Accounting; sums: Accounting; go: (changed: Partial<View>) => void }) {
   const chart = chartOf(series, view.by, view.figure, window);
   const [head, figure] = [KEYS.find(([key]) => key === view.by)![1], FIGURES.find(([key]) => key === view.figure)![1]];
+  const ofCapacity = view.figure === "used" || view.figure === "borrowed"; // what is lost would be a line at its foot
   const words = `${figure} GPUs over time by ${head.toLowerCase()}: ${hours(sums.totals[view.figure])} GPU-hours in all`;
   const month = monthOf(undefined, window.to - 1).text;
   const link = view.by === "project" ? (row: Accounting["rows"][number]) => (row.project ? <a href={reportPath(pool, row.project, month)}>{row.project}</a> : "(none)") : undefined;
   return (
     <>
-      <Card title="GPUs over time" aside={<SegmentedControl legend="Figure" options={FIGURES} value={view.figure} onChange={(next) => go({ figure: next })} />}>
-        {chart.areas.length || chart.capacity.some((value) => value > 0) ? <Chart times={chart.times} until={window.to} series={chartLines(chart, view.figure !== "waiting")} unit="GPUs" label={`${words}.`} /> : <EmptyState title="Nothing in this time range" />}
+      <Card title="GPUs over time" aside={view.by !== "preemptor" && <SegmentedControl legend="Figure" options={FIGURES} value={view.figure} onChange={(next) => go({ figure: next })} />}>
+        {chart.areas.length || (ofCapacity && chart.capacity.some((value) => value > 0)) ? <Chart times={chart.times} until={window.to} series={chartLines(chart, ofCapacity)} unit="GPUs" label={`${words}.`} /> : <EmptyState title="Nothing in this time range" />}
         <p class="soft note">
           Mean of each {window.period}. {window.from > Date.parse(sums.from) && `Nothing is recorded before ${momentOfChart(window.from)}. `}{hours(sums.totals.used)} of {hours(sums.capacity_gpu_hours)} GPU-hours of healthy GPUs were used: {percent(sums.totals.used, sums.capacity_gpu_hours)}.
         </p>

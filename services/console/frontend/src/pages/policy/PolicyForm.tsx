@@ -1,10 +1,11 @@
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 
-import { Button, Field, Options, SignButton } from "../../ui";
+import { Button, DataTable, Field, Options, SignButton } from "../../ui";
 import { ACTIONS, fieldsOf, withAction, withNewProject, withoutProject, withProject, withSetting, type ProjectFields } from "./policyForm";
 
-const COLUMNS: [keyof ProjectFields, string, string][] = [["name", "Name", ""], ["parent", "Parent", "none"], ["quota", "GPU quota", "children’s"], ["limit", "GPU limit", "unlimited"], ["weight", "Weight", "1"], ["priority", "Priority", "0"], ["description", "Description", ""]];
+/** Field, head, width in characters, what stands for nothing. */
+const COLUMNS: [keyof ProjectFields, string, number, string][] = [["name", "Name", 16, ""], ["parent", "Parent", 12, "none"], ["quota", "GPU quota", 7, "children’s"], ["limit", "GPU limit", 7, "unlimited"], ["weight", "Weight", 4, "1"], ["priority", "Priority", 4, "0"], ["description", "Description", 14, ""]];
 
 /** Projects and the settings that are changed most, as a form of the YAML beside it. */
 export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string) => void }) {
@@ -33,35 +34,21 @@ export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string
       </div>
       <h3>Projects</h3>
       {fields.projects.length > 0 && (
-        <div class="table-scroll" tabIndex={0} role="region" aria-label="Projects of the policy">
-          <table class="table policy-projects">
-            <thead>
-              <tr>
-                {COLUMNS.map(([name, head]) => (
-                  <th key={name} scope="col" data-field={name}>
-                    {head}
-                  </th>
-                ))}
-                <th scope="col" data-field="remove">
-                  <span class="visually-hidden">Remove</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {fields.projects.map((row, at) => (
-                <tr key={at}>
-                  {COLUMNS.map(([name, head, placeholder]) => (
-                    <td key={name} data-field={name} data-head={head}>
-                      <input class="input" aria-label={`${head} of ${row.name || `project ${at + 1}`}`} value={row[name]} placeholder={placeholder} maxLength={300} onInput={(event) => write(withProject(yaml, at, name, event.currentTarget.value))} />
-                    </td>
-                  ))}
-                  <td>
-                    <SignButton quiet sign="✕" label={`Remove ${row.name}`} onClick={() => write(withoutProject(yaml, at))} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+        <div class="policy-projects">
+          <DataTable
+            caption="Projects of the policy"
+            rows={fields.projects.map((row, at) => ({ row, at }))}
+            rowKey={({ at }) => at}
+            columns={[
+              ...COLUMNS.map(([name, head, size, placeholder]) => ({
+                head,
+                cell: ({ row, at }: { row: ProjectFields; at: number }) => (
+                  <input class="input" aria-label={`${head} of ${row.name || `project ${at + 1}`}`} size={size} value={row[name]} placeholder={placeholder} maxLength={300} onInput={(event) => write(withProject(yaml, at, name, event.currentTarget.value))} />
+                ),
+              })),
+              { head: "Remove", narrow: true, cell: ({ row, at }) => <SignButton quiet sign="✕" label={`Remove ${row.name}`} onClick={() => write(withoutProject(yaml, at))} /> },
+            ]}
+          />
         </div>
       )}
       {fields.projects.length > 0 && <p class="soft note">Without a GPU quota, a project has the sum of its children’s, or 0; “unlimited” is no bound.</p>}

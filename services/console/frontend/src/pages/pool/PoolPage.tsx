@@ -59,11 +59,6 @@ function PoolOverview({ pool, live }: { pool: string; live: LivePool }) {
     <div class="stack page pool-page">
       <h1>GPU allocation</h1>
       <PoolStats row={row} tally={counts} utilisation={meanUtilisation(nodes.values(), telemetry)} />
-      {preemptions.length > 0 && (
-        <Card title="Preemptions in progress">
-          <ActivePreemptions pool={pool} preemptionGroups={preemptions} most={MAX_PREEMPTIONS} />
-        </Card>
-      )}
       {nodes.size === 0 ? (
         <EmptyState title="No nodes registered">
           A node registers when its node agent starts and connects: <code>python -m bailiff_node_agent</code>. Run <code>bailiff doctor</code> to see what is missing.
@@ -130,6 +125,11 @@ function PoolOverview({ pool, live }: { pool: string; live: LivePool }) {
             </aside>
           )}
         </div>
+      )}
+      {preemptions.length > 0 && (
+        <Card title="Preemptions in progress">
+          <ActivePreemptions pool={pool} preemptionGroups={preemptions} most={MAX_PREEMPTIONS} />
+        </Card>
       )}
       <RejectionsCard pool={pool} />
     </div>

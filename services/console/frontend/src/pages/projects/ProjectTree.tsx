@@ -1,12 +1,11 @@
 import { useSignal } from "@preact/signals";
-import type { ComponentChildren } from "preact";
 
 import type { LiveProject } from "../../api";
 import { lostText } from "../../lib";
 import { ShareBar, ShareBarLegend } from "../../shared/ShareBar";
 import { amount, nameOf, quotaText, RESOURCES, scaleOf, shareStatus, STATUSES, type Resource } from "../../shared/shareText";
-import { Badge, Card, projectPath, SearchInput, SegmentedControl, Select } from "../../ui";
-import { ALL, COLLAPSED_ABOVE, isSearching, treeRows } from "./treeRows";
+import { Badge, Card, DataTable, projectPath, SearchInput, SegmentedControl, Select } from "../../ui";
+import { ALL, COLLAPSED_ABOVE, isSearching, treeRows, type TreeRow } from "./treeRows";
 
 const SEARCH_ABOVE = 12;
 const RESOURCE_NAMES: readonly [Resource, string][] = RESOURCES;
@@ -34,67 +33,43 @@ export function ProjectTree({ pool, projects, root = null, title }: { pool: stri
           <Select label="Status" value={treeFilter.value.status} options={[["", "Any status"], ...STATUSES]} onChange={(status) => (treeFilter.value = { ...treeFilter.value, status })} />
         </div>
       )}
-      <div class="table-scroll" tabIndex={0} role="region" aria-label={title}>
-        <table class="table tree">
-          <caption class="visually-hidden">{title}</caption>
-          <thead>
-            <tr>
-              <th scope="col">Project</th>
-              <th scope="col">Usage</th>
-              {["Used", "Quota", "Fair share", ...(limited ? ["Limit"] : []), "Jobs"].map((head) => (
-                <th key={head} scope="col" class="right">
-                  {head}
-                </th>
-              ))}
-              <th scope="col" class="right" title="Preemptions of its jobs, since the log began">
-                Preempted
-              </th>
-              <th scope="col" class="right" title="Victims chosen for its jobs, since the log began">
-                Preempts
-              </th>
-              <th scope="col" class="right" title="Work that its jobs lost to preemption, since the log began: since their last checkpoint, without the cost of the restart">
-                Lost
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map(({ row, children, collapsed }) => (
-              <tr key={row.project}>
-                <td class="tree-name">
-                  <div style={{ "--depth": isSearching(treeFilter.value) ? 0 : row.depth - depth }}>
-                    {children > 0 ? (
-                      <button type="button" class="tree-fold" aria-expanded={!collapsed} onClick={() => toggle(row.project)}>
-                        <span class="visually-hidden">{nameOf(row)}: child projects</span>
-                      </button>
-                    ) : (
-                      <span class="tree-fold-none" />
-                    )}
-                    <span class="stack tree-text">
-                      <a href={projectPath(pool, row.project)} title={row.description || undefined}>
-                        {nameOf(row)}
-                      </a>
-                      <ShareStatus row={row} />
-                    </span>
-                  </div>
-                </td>
-                <td class="tree-bar">
-                  <ShareBar row={row} resource={resource.value} scale={scale} />
-                </td>
-                <TreeStat head="Used">{amount(row.used[resource.value] ?? 0, resource.value)}</TreeStat>
-                <TreeStat head="Quota">{quotaText(row, resource.value)}</TreeStat>
-                <TreeStat head="Fair share">{amount(row.fair_share[resource.value], resource.value)}</TreeStat>
-                {limited && <TreeStat head="Limit">{amount(row.limit[resource.value], resource.value)}</TreeStat>}
-                <TreeStat head="Jobs">
-                  {row.jobs_running} running, {row.jobs_pending} pending
-                </TreeStat>
-                <TreeStat head="Preempted">{row.evictions_suffered.toLocaleString("en")}</TreeStat>
-                <TreeStat head="Preempts">{row.evictions_caused.toLocaleString("en")}</TreeStat>
-                <TreeStat head="Lost">{lostText(row.gpu_hours_lost)}</TreeStat>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <DataTable
+        caption={title}
+        rows={rows}
+        rowKey={({ row }) => row.project}
+        columns={[
+          {
+            head: "Project",
+            line: true,
+            cell: ({ row, children, collapsed }) => (
+              <div class="tree-name" style={{ "--depth": isSearching(treeFilter.value) ? 0 : row.depth - depth }}>
+                {children > 0 ? (
+                  <button type="button" class="tree-fold" aria-expanded={!collapsed} onClick={() => toggle(row.project)}>
+                    <span class="visually-hidden">{nameOf(row)}: child projects</span>
+                  </button>
+                ) : (
+                  <span class="tree-fold-none" />
+                )}
+                <span class="stack tree-text">
+                  <a href={projectPath(pool, row.project)} title={row.description || undefined}>
+                    {nameOf(row)}
+                  </a>
+                  <ShareStatus row={row} />
+                </span>
+              </div>
+            ),
+          },
+          { head: "Usage", line: true, cell: ({ row }) => <div class="tree-bar"><ShareBar row={row} resource={resource.value} scale={scale} /></div> },
+          { head: "Used", right: true, cell: ({ row }) => amount(row.used[resource.value] ?? 0, resource.value) },
+          { head: "Quota", right: true, cell: ({ row }) => <span class="tree-wraps">{quotaText(row, resource.value)}</span> },
+          { head: "Fair share", right: true, cell: ({ row }) => amount(row.fair_share[resource.value], resource.value) },
+          ...(limited ? [{ head: "Limit", right: true, cell: ({ row }: TreeRow) => amount(row.limit[resource.value], resource.value) }] : []),
+          { head: "Jobs", right: true, cell: ({ row }) => <span class="tree-wraps">{row.jobs_running} running, {row.jobs_pending} pending</span> },
+          { head: "Preempted", title: "Preemptions of its jobs, since the log began", right: true, cell: ({ row }) => row.evictions_suffered.toLocaleString("en") },
+          { head: "Preempts", title: "Victims chosen for its jobs, since the log began", right: true, cell: ({ row }) => row.evictions_caused.toLocaleString("en") },
+          { head: "Lost", title: "Work that its jobs lost to preemption, since the log began: since their last checkpoint, without the cost of the restart", right: true, cell: ({ row }) => lostText(row.gpu_hours_lost) },
+        ]}
+      />
       {rows.length === 0 && <p class="soft">No projects match the filter.</p>}
       <p class="soft note">Preemptions and lost work since the log began; Overview and Accounting show them for a time range.</p>
       <ShareBarLegend limited={limited} />
@@ -108,15 +83,5 @@ function ShareStatus({ row }: { row: LiveProject }) {
     <Badge tone={tone} title={text}>
       {word}
     </Badge>
-  );
-}
-
-/** A cell with its own label, for narrow pages without column headers. */
-function TreeStat({ head, children }: { head: string; children: ComponentChildren }) {
-  return (
-    <td class="right nowrap tree-figure">
-      <span class="tree-head">{head} </span>
-      {children}
-    </td>
   );
 }

@@ -5,7 +5,7 @@ import { shareStatus } from "../../shared/shareText";
 /** Trees with more projects are collapsed initially. */
 export const COLLAPSED_ABOVE = 60;
 
-interface TreeRow {
+export interface TreeRow {
   row: LiveProject;
   children: number;
   collapsed: boolean;

@@ -2,7 +2,7 @@ import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
 import { archivePath, get, poolPath, toApiError, type ApiError, type LiveJob, type LiveNode, type Page, type PastSnapshot, type RecordDetails, type RecordItem } from "../../api";
-import { brief, count, DECISION_TYPES, gpusText, isDecision, moment, parseMoment, sanitizeLine, summary, typeTitle } from "../../lib";
+import { brief, count, DECISION_TYPES, gpusText, inOrder, isDecision, moment, parseMoment, sanitizeLine, summary, typeTitle } from "../../lib";
 import { gpuChanges } from "../../shared/gpuChanges";
 import { GpuMiniMap, MiniMapLegend } from "../../shared/GpuMiniMap";
 import { Button, Card, DecisionLink, JobLink, SegmentedControl, Select, SeqLink, SignButton } from "../../ui";
@@ -165,7 +165,7 @@ function RecordLine({ pool, seq, record }: { pool: string; seq: number; record: 
 }
 
 function SnapshotView({ pool, snapshot, before, isStale }: { pool: string; snapshot: PastSnapshot; before: PastSnapshot | null; isStale: boolean }) {
-  const nodes = useMemo<LiveNode[]>(() => Object.values(snapshot.nodes ?? {}), [snapshot]);
+  const nodes = useMemo<LiveNode[]>(() => inOrder(snapshot.nodes).map(([, node]) => node), [snapshot]);
   const marked = useMemo(() => (before ? new Set(gpuChanges(before, snapshot).map((each) => `${each.node}/${each.gpu}`)) : new Set<string>()), [snapshot, before]);
   const jobs = snapshot.jobs ?? {};
   const queue = (snapshot.queue ?? []).flatMap((name): LiveJob[] => (jobs[name] ? [jobs[name]] : []));

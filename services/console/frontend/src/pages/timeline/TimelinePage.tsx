@@ -23,8 +23,6 @@ const LONGEST_EVICTION_MS = 600_000;
 const REFRESH_MS = 5_000;
 const LEGEND = [["reserved", "reserved"], ["grace", "evicting: the grace period"], ["checkpoint", "saving a checkpoint"], ["arrow", "preemption, from preemptor to victim"]] as const;
 
-const NATURALLY = new Intl.Collator("en", { numeric: true }).compare;
-
 interface Loaded {
   allocations: AllocationItem[];
   evictions: Eviction[];
@@ -57,7 +55,7 @@ function Timeline({ pool, live }: { pool: string; live: LivePool }) {
   const zoom = ({ from, to }: Span): void => go({ range: null, ...Object.fromEntries(betweenQuery({ from: new Date(from).toISOString(), to: new Date(to).toISOString() })) });
 
   void live.nodesVersion.value;
-  const names = [...live.nodes.keys()].sort(NATURALLY);
+  const names = [...live.nodes.keys()];
   const first = Math.min(Math.max(0, Number(query.nodes) || 0), Math.max(0, names.length - 1));
   const nodes = names.slice(first, first + NODES_AT_ONCE);
   const some = names.length > NODES_AT_ONCE;

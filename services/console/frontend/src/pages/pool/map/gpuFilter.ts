@@ -39,13 +39,11 @@ export function filterPredicate(filter: Filter, jobs: ReadonlyMap<string, LiveJo
   };
 }
 
-/** The nodes with matching GPUs, by number. */
+/** The nodes with matching GPUs. */
 export function nodesShown(nodes: Iterable<LiveNode>, filter: Filter, wanted: CellPredicate): LiveNode[] {
   const name = filter.node.trim().toLowerCase();
   const narrow = filter.state !== "" || filter.project !== null;
-  return [...nodes]
-    .filter((node) => (!name || node.node.toLowerCase().includes(name)) && (!narrow || node.devices.some((cell) => wanted(node, cell))))
-    .sort((a, b) => a.number - b.number);
+  return [...nodes].filter((node) => (!name || node.node.toLowerCase().includes(name)) && (!narrow || node.devices.some((cell) => wanted(node, cell))));
 }
 
 export interface Tally {
