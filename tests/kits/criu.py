@@ -30,6 +30,7 @@ def criu_program() -> str:
     return os.environ.get("BAILIFF_TEST_CRIU") or shutil.which("criu") or str(INSTALLED)
 
 
+needs_nft = pytest.mark.skipif(shutil.which("nft") is None, reason="needs nft, which keeps saved connections silent")
 needs_criu = pytest.mark.skipif(why_no_criu() is not None, reason=str(why_no_criu()))
 
 

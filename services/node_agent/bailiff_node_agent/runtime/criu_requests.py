@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import Any
 
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG, KILLED, RESTORE_LOG
+from bailiff_node_agent.runtime.supervisor.host import boot_id
 
+from .connections import Connection
 from .gangs import TOLD, stopped_before
 from .port import Dumped, Image, Restored
 from .supervisor import safe_open
@@ -75,16 +77,24 @@ def find_criu(setting: str) -> Criu | None:
     return Criu(program, version)
 
 
-async def dumped(task: Path, control: Path, criu: str, image: Image, request: str, wake: Callable[[Path], None]) -> Dumped:
+async def dumped(
+    task: Path,
+    control: Path,
+    criu: str,
+    image: Image,
+    request: str,
+    wake: Callable[[Path], None],
+    connections: Sequence[Connection] = (),
+) -> Dumped:
     """Ask the supervisor to save its task, and wait for the answer, without end: a deadline is the caller's.
 
-    control: the task's control directory.
+    control: the task's control directory. connections: what `connections.among` has found.
     """
     record = read_json(task / "task.json") or {}
     if not record.get("saves"):
         return Dumped(why_not="it was not started so that it can be saved")
     if (read_json(task / "saved.json") or {}).get("id") != request and (read_json(task / "save.json") or {}).get("id") != request:
-        asked = {"id": request, "criu": criu, **_place(image)}
+        asked = {"id": request, "criu": criu, "connections": connections, **_place(image)}
         await asyncio.to_thread(write_durably, task / "save.json", json.dumps(asked).encode())
     wake(task)
     while (answer := read_json(task / "saved.json") or {}).get("id") != request:
@@ -93,6 +103,8 @@ async def dumped(task: Path, control: Path, criu: str, image: Image, request: st
         await asyncio.sleep(POLL_S)
     if answer["code"] == 0:
         facts = {"main": answer["main"], "log": record["log"], "control": str(control), "stopped": stopped_before(task)}
+        saved = answer.get("connections")
+        facts |= {"connections": saved, "boot_id": boot_id()} if saved else {}
         return Dumped(answer["us"], facts=facts)
     if answer["code"] > KILLED:
         return Dumped(answer["us"], "the program that saved it was killed", is_whole=False)

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from bailiff_service.logs import logger
 
 from . import criu_requests, gangs, job_files
 from .cgroups import Cgroups, mounts
+from .connections import Connection, among, let_go_on, unlock
 from .host_processes import looking
 from .plugin import NodeParts, RuntimePlugin
 from .port import Capabilities, DeviceUsers, Dumped, Image, Launch, Restored, TaskKey
@@ -84,14 +85,28 @@ class ProcessRuntime(SupervisedRuntime):
         self._supervisors.wake(self.folders.task(key))  # it may have been stopped; it has the exit to record
 
     async def save(self, key: TaskKey, image: Image, request: str) -> Dumped:
+        job = [each for each in self._watched if (each.job, each.attempt) == (key.job, key.attempt)]
+        task, connections = self.folders.known(key), await looking(self._connections, key, job)
         return await criu_requests.dumped(
-            self.folders.known(key), self.folders.control(key), self._criu or "", image, request, self._supervisors.wake
+            task, self.folders.control(key), self._criu or "", image, request, self._supervisors.wake, connections
         )
+
+    async def _unlocked(self, key: TaskKey, call: Callable[..., None], *given: Any) -> None:
+        try:
+            await looking(call, *given)
+        except OSError as problem:
+            logger().error("connections of a task may stay locked: see `nft list ruleset`", task=str(key), reason=str(problem))
+
+    def _connections(self, key: TaskKey, job: Iterable[TaskKey]) -> list[Connection]:
+        return among(self.pids(key), [pid for each in job for pid in self.pids(each)])
 
     async def freeze(self, key: TaskKey) -> None:
         await gangs.freeze(self.folders.known(key), lambda: looking(self._processes, key))
 
     async def thaw(self, key: TaskKey) -> None:
+        saved = read_json(self.folders.known(key) / "saved.json") or {}
+        if saved.get("connections"):
+            await self._unlocked(key, lambda: let_go_on(saved["connections"], self.pids(key)))
         await gangs.thaw(self.folders.known(key), lambda: looking(self._processes, key))
 
     async def go_on(self, key: TaskKey, *, anew: bool) -> None:
@@ -99,6 +114,14 @@ class ProcessRuntime(SupervisedRuntime):
 
     async def restored(self, key: TaskKey) -> Restored | None:
         return await criu_requests.restored(self.folders.known(key))
+
+    async def forget(self, key: TaskKey) -> None:
+        task = self.folders.known(key)
+        asked, saved = read_json(task / "save.json") or {}, read_json(task / "saved.json") or {}
+        failed = asked.get("connections") or (saved.get("connections") if saved.get("code") else None)
+        if failed and (task / "exit.json").exists():
+            await self._unlocked(key, unlock, failed)  # what was saved stays locked until it is restored, or removed
+        await super().forget(key)
 
     def has_shell(self, key: TaskKey) -> bool:
         """Only in a cgroup of the task: without one it would neither have the task's limits nor end with it."""

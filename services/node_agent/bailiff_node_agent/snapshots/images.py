@@ -19,11 +19,12 @@ from typing import Any
 
 from bailiff_node_agent.checkpoints import ATTEMPT, MAX_ENTRIES
 from bailiff_node_agent.runtime import Image
+from bailiff_node_agent.runtime.connections import unlock_saved
 from bailiff_node_agent.runtime.job_files import remove_below
 from bailiff_node_agent.runtime.supervisor import safe_open
 from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG
 
-MANIFEST = "manifest.json"
+MANIFEST, INVENTORY = "manifest.json", "inventory.img"
 MAX_MANIFEST_BYTES, MAX_FILES = 16 << 20, 100_000
 CHUNK = 4 << 20
 NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -53,7 +54,7 @@ def make_image(folder: Path, attempt: int, rank: int) -> Image:
     finally:
         os.close(top)
     try:
-        remove_below(middle, inner)
+        _remove_below(middle, inner)
         os.mkdir(inner, 0o700, dir_fd=middle)
         handle = safe_open.open_folder(inner, middle)
         try:
@@ -158,11 +159,23 @@ def remove_images(folder: Path, rank: int, but: int | None = None) -> None:
 def _remove(top: int, outer: str, rank: int) -> None:
     middle = safe_open.open_folder(outer, top)
     try:
-        remove_below(middle, image_name(0, rank).split("/")[1])
+        _remove_below(middle, image_name(0, rank).split("/")[1])
     finally:
         os.close(middle)
     with suppress(OSError):  # the job has checkpoints there
         os.rmdir(outer, dir_fd=top)
+
+
+def _remove_below(middle: int, inner: str) -> None:
+    """Remove the image, and what keeps its connections silent until it is restored."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        handle = safe_open.open_folder(inner, middle)
+        try:
+            if os.fstat(handle).st_uid == os.geteuid():  # otherwise the job's user has put it there
+                unlock_saved(safe_open.read(handle, INVENTORY, MAX_MANIFEST_BYTES))
+        finally:
+            os.close(handle)
+    remove_below(middle, inner)
 
 
 @contextmanager

@@ -260,6 +260,8 @@ class TaskStarter:
         image, manifest, took = await self.context.images.verify(folder, snapshot.attempt, task, snapshot.sha256)
         if manifest["cpu"] != self.context.cpu_features:
             raise BadImage("this node's CPU has other features than the one on which it was saved")
+        if image.facts.get("boot_id") not in (None, self.context.incarnation.boot_id):
+            raise BadImage("the machine has restarted since it was saved, or is another one: its TCP connections are gone")
         about = {"from_attempt": snapshot.attempt, "driver": snapshot.driver, "bytes": snapshot.bytes, "verified": took}
         if not launch.is_only_task:
             about |= {"waits": True, "stopped": image.facts.get("stopped", [])}

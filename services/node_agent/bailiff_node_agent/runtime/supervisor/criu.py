@@ -57,7 +57,7 @@ def dump(request: dict[str, Any], init: int, main: int, cgroup: "str | None") ->
             with open(f"{cgroup}/cgroup.procs", "w") as group:
                 group.write("0")
         enter(init)
-        arguments = ["dump", "--tree", str(main), "--leave-stopped", "--log-file", DUMP_LOG]
+        arguments = ["dump", "--tree", str(main), "--leave-stopped", "--log-file", DUMP_LOG, *_connected(request)]
         code = os.waitstatus_to_exitcode(os.waitpid(_run(request["criu"], arguments, image), 0)[1])
         os._exit(code if code >= 0 else KILLED - code)
     finally:
@@ -73,7 +73,7 @@ def restore(how: dict[str, Any], image: int, work: int, held: "dict[str, int]") 
         file.write(str(_before_free_ids(image)))
     os.set_inheritable(work, True)
     arguments = ["restore", "--restore-detached", "--restore-sibling", "--work-dir", f"/proc/self/fd/{work}"]
-    arguments += ["--log-file", RESTORE_LOG]
+    arguments += ["--log-file", RESTORE_LOG, *_connected(how)]
     for path, handle in held.items():
         os.set_inheritable(handle, True)
         arguments += ["--inherit-fd", f"fd[{handle}]:{path.lstrip('/')}"]
@@ -110,6 +110,11 @@ def _run(program: str, arguments: list[str], image: int) -> int:
         os.execve(program, [program, *arguments, *common], ENVIRONMENT)  # noqa: S606 - no shell
     finally:
         os._exit(127)
+
+
+def _connected(about: dict[str, Any]) -> list[str]:
+    """For a task with connections to others of its job."""
+    return ["--tcp-established", "--network-lock=nftables"] if about.get("connections") else []
 
 
 def _before_free_ids(image: int) -> int:

@@ -257,6 +257,7 @@ class Saves:
     def _answered(self, code: int, why: str = "") -> None:
         self._pid = None
         answer = {"id": self._asked["id"], "code": code, "us": boottime_us() - self._began, "why": why, "main": self._init.inner}
+        answer["connections"] = self._asked.get("connections", [])
         with contextlib.suppress(OSError):  # a full disk: the agent waits until the deadline
             write_json(self._answer, answer)
             os.unlink(self._request)
