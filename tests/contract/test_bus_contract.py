@@ -20,7 +20,7 @@ from tests.kits.memory_bus import MemoryCluster
 
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Receipt, Span, TopicMissing
+from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Oldest, Reader, Receipt, Span, TopicMissing
 from bailiff_core.records import ChainHead, Record, Wire, encode, record_hash
 from bailiff_core.records.facts import ClockAdvanced, PoolCreated, WriterStarted
 from bailiff_log import reader as log_reader
@@ -324,6 +324,16 @@ async def test_a_position_outside_is_an_error_that_names_the_span(world: World, 
     assert (gone.value.topic, gone.value.partition, gone.value.offset, gone.value.span) == (topic, 0, asked, Span(2, 4))
     reader.follow(topic, 0, 2)
     assert [each.offset for each in await read(reader, 2)] == [2, 3]
+
+
+async def test_the_oldest_message_is_the_first_that_is_kept(world: World) -> None:
+    topic, bus = await world.topic(2), await world.client()
+    sent = [await (await (await bus.producer()).send(topic, b"%d" % n, partition=1)) for n in range(3)]
+    assert await bus.oldest(topic) == {1: Oldest(0, sent[0].time)}
+    await world.trim(topic, 1, 2)
+    assert await bus.oldest(topic) == {1: Oldest(2, sent[2].time)}
+    await world.trim(topic, 1, 3)
+    assert await bus.oldest(topic) == {}
 
 
 async def test_the_end_is_a_position(world: World) -> None:

@@ -22,6 +22,7 @@ from bailiff_bus.port import (
     Headers,
     Message,
     OffsetOutOfRange,
+    Oldest,
     OutgoingMessage,
     Producer,
     Reader,
@@ -227,6 +228,12 @@ class MemoryBus:
         """The offset range of each partition of the topic."""
         await self.reach()
         return {number: Span(each.begin, each.end) for number, each in enumerate(self.cluster.partitions(topic))}
+
+    async def oldest(self, topic: str) -> Mapping[int, Oldest]:
+        """The oldest message of each partition that holds one."""
+        await self.reach()
+        first = {number: each.messages[0] for number, each in enumerate(self.cluster.partitions(topic)) if each.messages}
+        return {number: Oldest(message.offset, message.time) for number, message in first.items()}
 
     async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
         """A reader of (topic, partition, offset) positions. wanted: it passes over all other messages."""

@@ -73,6 +73,42 @@ async def test_a_topic_deleted_under_load_is_waited_for_and_named(lone: System, 
         assert "Traceback" not in lone.log_of(service)
 
 
+@pytest.mark.parametrize("running", [False, True], ids=["while-admission-is-down", "while-it-reads"])
+async def test_a_topic_made_anew_and_filled_beyond_the_position_is_read_from_its_begin(lone: System, running: bool) -> None:
+    topic, name = topics.REQUESTS.name, f"anew-{running:d}"
+    async with lone.watch(POOL) as pool:
+        await pool.clear()
+        for number in range(3):
+            await pool.submit(f"{name}-before-{number}", "true", gpus=0, partition=0)
+            await pool.until_ended(f"{name}-before-{number}")
+        position = (await pool.bus.spans(topic))[0].end
+        if not running:
+            lone.kill("admission")
+        async with connected_admin(lone.stack.kafka.settings("operator")) as admin:
+            await admin.delete_topics([topic])
+
+        async def is_empty() -> bool:
+            await create_topics(lone.stack.kafka.settings("operator"), pools=1)
+            return not (await pool.bus.spans(topic))[0].end
+
+        await pool.until_true("the topic is there anew", is_empty)
+        pool.producer = await pool.bus.producer()
+        jobs = [f"{name}-after-{number}" for number in range(position + 2)]
+        for job in jobs:
+            await pool.submit(job, "true", gpus=0, partition=0)
+        if not running:
+            lone.start_service("admission")
+        for job in jobs:
+            await pool.until_ended(job)
+        lost = [each for each in pool.facts(InputsLost, topic=topic, partition=0) if each.to_offset == 0]
+        submitted = [fact.demand.job for fact in pool.facts(JobSubmitted) if fact.demand.job in jobs]
+        assert sorted(submitted) == sorted(jobs)
+        assert running or lost[-1].from_offset >= position
+        await pool.until_alarm("inputs-lost", mentions=f"{topic}/0 was cut or made anew")
+        await asyncio.to_thread(lone.wait_ready)
+        await pool.verify(orphans=True)
+
+
 async def test_what_retention_deletes_under_load_is_on_record_and_the_rest_is_decided(lone: System) -> None:
     async with lone.watch(POOL) as pool:
         await pool.clear()

@@ -39,6 +39,14 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Oldest:
+    """The oldest message that a partition holds. `time`: the broker's append time, µs UTC."""
+
+    offset: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """Where an acknowledged message was stored. `offset` is None if the broker did not return it."""
 
@@ -153,6 +161,10 @@ class Bus(Protocol):
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
         """The offset range of each partition. Raises `BusUnavailable`, `TopicMissing`."""
+        ...
+
+    async def oldest(self, topic: str) -> Mapping[int, Oldest]:
+        """The oldest message of each partition that holds one. Raises `BusUnavailable`, `TopicMissing`."""
         ...
 
     async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:

@@ -1,11 +1,11 @@
 """Reads the four input topics from the positions in the log (docs/reference/log-protocol.md#inputs)."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from bailiff_bus import topics
-from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Span, Wanted
+from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Oldest, Reader, Span, Wanted
 from bailiff_core.model.placement_ranges import runs
 from bailiff_core.model.policy import LimitRules
 from bailiff_service.clock_and_ids import ClockAndIds
@@ -25,7 +25,9 @@ MAX_RANGES = 5_000  # in `InputPositions`: all of them fit in one record
 
 @dataclass(frozen=True, slots=True)
 class LostOffsets:
-    """Offsets that retention deleted before they were read."""
+    """Offsets that were deleted before they were read. to_offset: where reading goes on; before `from_offset` where the topic was
+    cut, or made anew.
+    """
 
     topic: str
     partition: int
@@ -34,11 +36,17 @@ class LostOffsets:
 
 
 class InputPartitions:
-    """The partitions of the input topics. Every 30 s one consumer of this process looks whether there are more."""
+    """The partitions of the input topics. Every 30 s one consumer of this process looks whether there are more.
+
+    oldest: of each partition, the oldest message when somebody looked last. It is younger each time, or the same: where it is
+    not, the topic was deleted and made anew. made_anew: how often each was.
+    """
 
     def __init__(self, bus: Bus, clock_and_ids: ClockAndIds) -> None:
         self._bus, self._clock_and_ids = bus, clock_and_ids
         self._known = 0
+        self.oldest: dict[str, Oldest] = {}
+        self.made_anew = Counter[str]()
         self._looked_up_at = clock_and_ids.boot()
 
     def now(self) -> int:
@@ -57,8 +65,16 @@ class InputPartitions:
         found = []
         for topic in INPUTS:
             found += [(topic.name, at, span) for at, span in sorted((await self._bus.spans(topic.name)).items())]
+            for at, oldest in (await self._bus.oldest(topic.name)).items():
+                self._note(f"{topic.name}/{at}", oldest)
         self._known = len(found)
         return found
+
+    def _note(self, name: str, oldest: Oldest) -> None:
+        before = self.oldest.get(name, oldest)
+        if oldest.offset < before.offset or (oldest.offset == before.offset and oldest.time != before.time):
+            self.made_anew[name] += 1
+        self.oldest[name] = oldest
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +90,8 @@ class InputConsumer:
     """Reads all partitions of all input topics. wanted: messages of the pool.
 
     Requests are read ahead, up to `READ_AHEAD` at a time, and taken in turn by user; all else in its order.
-    positions: which inputs are done. shed: requests that are rejected unread.
+    positions: which inputs are done. recorded_at: when the broker stored the last record before this writer's, which says so.
+    shed: requests that are rejected unread.
     """
 
     def __init__(
@@ -89,7 +106,9 @@ class InputConsumer:
         self._limits, self._user_rates, self._source_rates, self._pool_rates = limits, Rates(), Rates(), Rates()
         self.positions = InputPositions({}, 0)
         self._reader: Reader | None = None
+        self.recorded_at = 0
         self._followed: dict[str, tuple[str, int]] = {}
+        self._made_anew = Counter[str]()
         self._turns = Turns[Message]()
         self._odd = 0
         self._others = deque[Message]()
@@ -100,7 +119,7 @@ class InputConsumer:
         if self._reader is None:
             self._reader = await self._bus.reader([], self._wanted)
         is_complete = self._followed and len(self._followed) >= await self._partitions.known()
-        lost = [] if is_complete else await self._find_partitions()
+        lost = self._read_anew() if is_complete else await self._find_partitions()
         at_end = False
         if len(self._others) < READ_AHEAD and self.positions.ranges < MAX_RANGES:
             wait = 0.0 if lost or self._others else min(wait, self._paced()) if self._turns else wait
@@ -210,11 +229,26 @@ class InputConsumer:
             if name in self._followed:
                 continue
             self._followed[name] = topic, partition
+            self._made_anew[name] = self._partitions.made_anew[name]
             at = self.positions[name]
-            if span.begin <= at <= span.end:
+            oldest = self._partitions.oldest.get(name)
+            is_other = oldest is not None and oldest.offset < at and oldest.time > self.recorded_at
+            if span.begin <= at <= span.end and not is_other:  # what is done was stored before the record that says so
                 self._reader.follow(topic, partition, at)
             else:
                 lost.append(self._skip_to(topic, partition, at, span.begin))
+        return lost
+
+    def _read_anew(self) -> list[LostOffsets]:
+        """Begin anew with partitions that were made anew, and have more messages by now than were read before."""
+        assert self._reader is not None
+        lost = []
+        for name in self._partitions.made_anew - self._made_anew:
+            topic, partition = self._followed[name]
+            self._made_anew[name] = self._partitions.made_anew[name]
+            at, oldest = self._reader.position(topic, partition), self._partitions.oldest[name].offset
+            if oldest < at:
+                lost.append(self._skip_to(topic, partition, at, oldest))
         return lost
 
     def _skip_to(self, topic: str, partition: int, offset: int, oldest: int) -> LostOffsets:

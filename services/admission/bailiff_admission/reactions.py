@@ -217,6 +217,9 @@ def alarm_of(state: PoolState, record: Record) -> tuple[str, str, str] | None:
             return "critical", "nodes-silent", text
         case DecisionFailed(job=job, error=error):
             return "critical", "decision-failed", f"{job} is suspended: {error}"
+        case InputsLost(topic=topic, partition=partition, from_offset=begin, to_offset=end) if end < begin:
+            text = f"{topic}/{partition} was cut or made anew: it is read from offset {end}, no longer from {begin}"
+            return "critical", "inputs-lost", text
         case InputsLost() as gone:
             text = f"{gone.topic}/{gone.partition}: offsets {gone.from_offset} to {gone.to_offset} were deleted unread"
             return "critical", "inputs-lost", text

@@ -1,7 +1,7 @@
 """Queries the offsets that the partitions of a topic hold."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
@@ -15,10 +15,11 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 
-from bailiff_bus.port import Span, TopicMissing
+from bailiff_bus.port import Oldest, Span, TopicMissing
 
 RETRY_S = 0.1
 BEGIN, END = -2, -1  # timestamps that stand for them
+ANY_TIME = 0
 _CONSUMER, _READ_UNCOMMITTED = -1, 0
 
 
@@ -27,12 +28,22 @@ async def query_spans(client: AIOKafkaClient, topic: str) -> Mapping[int, Span]:
 
     Raises `TopicMissing`.
     """
+    begins, ends = await _query(client, topic, BEGIN, END)
+    return {partition: Span(found.offset, ends[partition].offset) for partition, found in begins.items()}
+
+
+async def query_oldest(client: AIOKafkaClient, topic: str) -> Mapping[int, Oldest]:
+    """The oldest message of each partition that holds one; as `query_spans`."""
+    (found,) = await _query(client, topic, ANY_TIME)
+    return {partition: oldest for partition, oldest in found.items() if oldest.offset >= 0}
+
+
+async def _query(client: AIOKafkaClient, topic: str, *times: int) -> Sequence[Mapping[int, Oldest]]:
     while True:
         try:
             leaders = await _leaders(client, topic)
             client.add_topic(topic)  # without any, the client would refresh its metadata of all topics
-            begins, ends = await asyncio.gather(*(_offsets(client, topic, leaders, which) for which in (BEGIN, END)))
-            return {partition: Span(begins[partition], ends[partition]) for partition in sorted(leaders)}
+            return await asyncio.gather(*(_offsets(client, topic, leaders, time) for time in times))
         except KafkaError as error:
             if not error.retriable:
                 raise
@@ -57,15 +68,15 @@ async def _leaders(client: AIOKafkaClient, topic: str) -> Mapping[int, int]:
     return leaders
 
 
-async def _offsets(client: AIOKafkaClient, topic: str, leaders: Mapping[int, int], which: int) -> Mapping[int, int]:
-    """The first offset of each partition, or the one after the last."""
-    found: dict[int, int] = {}
+async def _offsets(client: AIOKafkaClient, topic: str, leaders: Mapping[int, int], since: int) -> Mapping[int, Oldest]:
+    """The oldest message of each partition since then, or where it begins or ends."""
+    found: dict[int, Oldest] = {}
     for node in sorted(set(leaders.values())):
-        asked = [(partition, which) for partition, leader in leaders.items() if leader == node]
+        asked = [(partition, since) for partition, leader in leaders.items() if leader == node]
         response = await client.send(node, OffsetRequest(_CONSUMER, _READ_UNCOMMITTED, [(topic, asked)]))
         for _, partitions in response.topics:
-            for partition, code, _, offset in partitions:
+            for partition, code, time, offset in partitions:
                 if code != NoError.errno:
                     raise for_code(code)(f"{topic}/{partition}")
-                found[partition] = offset
-    return found
+                found[partition] = Oldest(offset, time * 1000)
+    return dict(sorted(found.items()))

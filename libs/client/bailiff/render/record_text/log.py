@@ -66,8 +66,11 @@ def _inputs_advanced(_fact: facts.InputsAdvanced, _state: PoolState) -> Statemen
 @describes(facts.InputsLost)
 def _inputs_lost(fact: facts.InputsLost, _state: PoolState) -> Statement:
     where = f"{fact.topic}/{fact.partition}"
-    gone = count_text(fact.to_offset - fact.from_offset, "message")
-    more = f"{gone} expired before they were read (offsets {fact.from_offset} to {fact.to_offset - 1})"
+    if fact.to_offset < fact.from_offset:
+        more = f"the topic was cut or made anew: it is read from offset {fact.to_offset}, no longer from {fact.from_offset}"
+    else:
+        gone = count_text(fact.to_offset - fact.from_offset, "message")
+        more = f"{gone} expired before they were read (offsets {fact.from_offset} to {fact.to_offset - 1})"
     return Statement("inputs lost", where, more, "bad")
 
 
