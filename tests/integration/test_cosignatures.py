@@ -12,7 +12,10 @@ from bailiff import Client
 from bailiff.audit.cosignatures import ask
 from bailiff.audit.log_sources import from_archive, from_kafka
 from bailiff.audit.verify import chain_of, verified
+from bailiff.client.rejections import REFUSALS
 from bailiff.witness.witnesses import WitnessAddress
+from bailiff_auditor import cosignatures
+from bailiff_auditor.service import AuditorService
 from bailiff_auditor.settings import AuditorSettings
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
@@ -22,6 +25,7 @@ from bailiff_log.checkpoints import Checkpoint, log_key, witness_key
 from bailiff_log.cosignatures import MAX_WITNESSES, parse_cosignature, signed_refusal
 from bailiff_log.cosigner import Cosigner
 from bailiff_log.signed_notes import KeyKind, Note, NoteKey
+from bailiff_service.clock_and_ids import ClockAndIds
 
 WIRES = long_log(400)[:400]
 EVERY = {"seal_records": 100, "seal_seconds": 3600}
@@ -159,6 +163,61 @@ async def test_no_invented_witnesses_crowd_a_named_one_out_of_the_archive(databa
     async with from_archive(database, None) as source:
         found = await verified(source, (), 1, [WitnessAddress(NoteKey.parse(own.witness, KeyKind.COSIGNATURE))])
     assert (found["ok"], found["witnesses"]["cosigned"]) == (True, 200)
+
+
+async def test_a_named_witness_that_cosigns_no_seal_for_ten_minutes_is_an_alarm_every_hour(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cosignatures, "WAIT", 0.05)
+    at = [1_800_000_000_000_000]
+    log = Log()
+    auditor = Auditor(log, database, tmp_path / "a", **EVERY)
+    own = str(witness_key("w1.example", b"\x01" * 32))
+    values = {"witness_keys": (own,), "postgres": database, "pools": tmp_path / "a/pools.yaml", "state_dir": tmp_path / "state"}
+    clock = ClockAndIds(wall=lambda: at[0])
+    auditor.service = AuditorService(
+        AuditorSettings(**values, **EVERY), auditor.metrics, auditor.bus, auditor.raised_alarms, clock_and_ids=clock
+    )
+
+    def texts() -> list[str]:
+        return [str(unwrap(each).body.to_data()["text"]) for each in log.cluster.messages(topics.ALARMS.name, 0)]
+
+    async def passes(seconds: int) -> None:
+        """So that what is due after this time was looked for."""
+        at[0] += seconds * 1_000_000
+        looked[:] = []
+        await auditor.until("it looked again", lambda: len(looked) > 1)
+
+    looked = list[int]()
+    look = cosignatures.CosignatureArchiver._miss_silent
+
+    async def counted(archiver: cosignatures.CosignatureArchiver) -> None:
+        await look(archiver)
+        looked.append(1)
+
+    monkeypatch.setattr(cosignatures.CosignatureArchiver, "_miss_silent", counted)
+    async with auditor.running():
+        await passes(3600)
+        assert texts() == [], "no seal, nothing to cosign"
+        log.append(WIRES[:100])
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 100)
+        publish(log, cosigned_by(log, 1, tmp_path / "w"))
+        await passes(3600)
+        assert texts() == []
+        log.append(WIRES[100:200])
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 200)
+        await passes(599)
+        assert texts() == []
+        await passes(2)
+        assert texts() == ["pool-a: the witness w1.example has cosigned 100 records, and no seal of the last 10m01s"]
+        await passes(3500)
+        assert len(texts()) == 1
+        await passes(100)
+        assert "and no seal of the last 1h10m" in texts()[1]
+        publish(log, cosigned_by(log, 1, tmp_path / "w2"))
+        await passes(7200)
+        assert len(texts()) == 2
+    assert set(log.alarms()) == {"witness-silent"} <= REFUSALS, "doctor and the console show it"
 
 
 def test_a_text_that_is_no_witness_is_refused_when_the_auditor_starts() -> None:

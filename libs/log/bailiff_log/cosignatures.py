@@ -115,8 +115,11 @@ class Kept:
             if kind != CheckpointCosigned.__name__ or len(self._others) >= MAX_WITNESSES:
                 return False
             self._others.add(witness)
-        about = (kind, witness, origin)
-        if self._sizes.get(about, -1) >= size:
+        if self.size(kind, witness, origin) >= size:
             return False
-        self._sizes[about] = size
+        self._sizes[kind, witness, origin] = size
         return True
+
+    def size(self, kind: str, witness: str, origin: str) -> int:
+        """The most records that this witness has said so of; -1: it has said nothing."""
+        return self._sizes.get((kind, witness, origin), -1)

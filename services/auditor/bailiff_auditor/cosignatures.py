@@ -1,4 +1,4 @@
-"""Archives what witnesses say about a log's seals, and raises an alarm for what they refuse."""
+"""Archives what witnesses say about a log's seals, and raises an alarm for what they refuse, or where a named one is silent."""
 
 import json
 from collections.abc import Collection
@@ -6,28 +6,42 @@ from collections.abc import Collection
 from asyncpg import Connection
 
 from bailiff_bus import topics
-from bailiff_bus.messages.seals import CheckpointRefused
+from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, LogSealed
 from bailiff_bus.port import Bus, Message, OffsetOutOfRange
 from bailiff_core.canonical import canonical_json
+from bailiff_core.humanize import duration_text
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
-from bailiff_log.checkpoints import parse_origin
+from bailiff_log.checkpoints import Checkpoint, parse_origin
 from bailiff_log.cosignatures import CosignatureBody, Cosigned, Kept, parse_cosignature
+from bailiff_log.signed_notes import Note
+from bailiff_service.clock_and_ids import ClockAndIds
 
 from .alarms import Alarms
 
 WAIT = 30.0
 SECOND = 1_000_000 * MICROSECOND
 ALARM_EVERY = 3_600_000_000  # of each witness
+SILENT_US = 600_000_000
+"""A named witness that has not cosigned a seal for so long is silent."""
 
 
 class CosignatureArchiver:
     """Follows `bailiff.cosignatures` for one pool. pool_id: its row in the archive. named: keys of known witnesses."""
 
     def __init__(
-        self, bus: Bus, pool: str, pool_id: int, connection: Connection, alarms: Alarms, named: Collection[str] = ()
+        self,
+        bus: Bus,
+        pool: str,
+        pool_id: int,
+        connection: Connection,
+        alarms: Alarms,
+        clock_and_ids: ClockAndIds,
+        named: Collection[str] = (),
     ) -> None:
         self._bus, self._pool, self._id, self._db, self._alarms = bus, pool, pool_id, connection, alarms
+        self._clock_and_ids, self._named = clock_and_ids, named
         self._kept = Kept(named)
+        self._silent: dict[str, int] = {}  # when the last alarm of each was raised
         self._refused: dict[str, tuple[int, int]] = {}  # the last refusal of each witness that was an alarm, and when
 
     async def run(self) -> None:
@@ -48,6 +62,8 @@ class CosignatureArchiver:
                 while True:
                     for message in await reader.read(wait=WAIT):
                         await self._take(message)
+                    if reader.position(topic, 0) >= (await self._bus.spans(topic))[0].end:
+                        await self._miss_silent()
             except OffsetOutOfRange:
                 pass  # the topic was made anew
             finally:
@@ -80,6 +96,28 @@ class CosignatureArchiver:
                 f"{found.checkpoint.size} records"
             )
             await self._alarms.alarm(pool, "witness-refused", text)
+
+    async def _miss_silent(self) -> None:
+        """An alarm for each named witness that leaves seals without its cosignature, again every hour."""
+        pool, now = self._pool, self._clock_and_ids.wall()
+        newest = await self._db.fetchval("SELECT data FROM seals WHERE pool = $1 ORDER BY size DESC LIMIT 1", self._id)
+        if newest is None:
+            return
+        origin = Checkpoint.parse(Note.parse(LogSealed.model_validate_json(newest).checkpoint).text).origin
+        for witness in sorted(self._named):
+            size = max(0, self._kept.size(CheckpointCosigned.__name__, witness, origin))
+            oldest = await self._db.fetchval(
+                "SELECT sealed_at FROM seals WHERE pool = $1 AND size > $2 ORDER BY size LIMIT 1", self._id, size
+            )
+            silent_for = 0 if oldest is None else now - (oldest - EPOCH_START) // MICROSECOND
+            if silent_for < SILENT_US or now - self._silent.get(witness, -ALARM_EVERY) < ALARM_EVERY:
+                continue
+            self._silent[witness] = now
+            text = (
+                f"{pool}: the witness {witness.partition('+')[0]} has cosigned {size} records, and no seal of the last "
+                f"{duration_text(silent_for)}"
+            )
+            await self._alarms.alarm(pool, "witness-silent", text)
 
     def _is_alarm(self, body: CheckpointRefused, now: int) -> bool:
         """One for each witness and hour, and none for what it said before, which anybody may send again."""

@@ -133,7 +133,8 @@ class AuditorService:
         connection = await self._connect()
         try:
             named = self._settings.witness_keys
-            await CosignatureArchiver(self._bus, pool.name, pool_id, connection, self._alarms, named).run()
+            alarms, clock = self._alarms, self._clock_and_ids
+            await CosignatureArchiver(self._bus, pool.name, pool_id, connection, alarms, clock, named).run()
         finally:
             connection.terminate()
 

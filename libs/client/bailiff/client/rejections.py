@@ -40,6 +40,7 @@ REFUSALS = frozenset(
         "seal-foreign",
         "seal-key-unknown",
         "witness-refused",
+        "witness-silent",
         "archive-forked",
         "archive-log-broken",
         "archive-log-lost",

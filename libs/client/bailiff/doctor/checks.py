@@ -261,7 +261,8 @@ async def cosignature_checks(client: Client, pool: str, named: Collection[str] =
         at = (found.at, isinstance(body, CheckpointRefused))
         if body.witness not in newest or newest[body.witness][:2] <= at:  # not one that somebody sends again
             newest[body.witness] = (*at, found, body)
-    for key in sorted(set(named) - newest.keys()):
+    is_sealed = any(span.end for span in (await client.bus.spans(topics.SEALS.name)).values())
+    for key in sorted(set(named) - newest.keys()) if is_sealed else ():
         text = f"{key.partition('+')[0]} has cosigned nothing, as far as the newest {MAX_COSIGNATURES} messages of {topic} say"
         yield finding(name, "warn", text, "see that it runs: docs/how-to/witness.md")
     by_refusal = sorted(newest.items(), key=lambda each: not each[1][1])  # those that refuse first
@@ -270,7 +271,8 @@ async def cosignature_checks(client: Client, pool: str, named: Collection[str] =
         text = f"{len(others) - MAX_WITNESSES} more keys have written to {topic}: anybody may invent witnesses"
         yield finding(name, "warn", text, "name those whom you trust: BAILIFF_WITNESS_KEYS")
     for *_, found, body in [*(found for key, found in by_refusal if key in named), *others[:MAX_WITNESSES]]:
-        position = f"{found.witness.name} cosigned the first {count_text(found.checkpoint.size, 'record')}"
+        age = duration_text(max(0, client.now() - found.at * 1_000_000))
+        position = f"{found.witness.name} cosigned the first {count_text(found.checkpoint.size, 'record')}, {age} ago"
         if isinstance(body, CheckpointRefused):
             advice = f"compare the log with it: bailiff audit verify --pool {pool} --witnesses 1 --witness-key '{body.witness}'"
             yield finding(name, "wrong", f"{position} and refuses to go on: {body.reason}", advice)
