@@ -1,10 +1,12 @@
 """`bailiff audit verify --witnesses`: tails cut with their seals, older copies and other histories are found and named."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from tests.kits.cosigned_log import BOTH, END, FORK, KEY, KEYS, LOG, NAMES, NOW, OTHER, OURS, SAME, SIZES, SealedLog
 from tests.kits.memory_bus import MemoryCluster
+from typer.testing import CliRunner
 
 from bailiff import Client
 from bailiff.audit.cosignatures import newest_cosignatures
@@ -13,8 +15,9 @@ from bailiff.audit.log_sources import from_file
 from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.segments import seal_to
 from bailiff.audit.verify import Verified, verified
+from bailiff.cli import app
 from bailiff.cli.audit.verify import witness_addresses
-from bailiff.client.errors import ClientError
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.doctor.checks import cosignature_checks
 from bailiff.witness.witnesses import WitnessAddress
 from bailiff_bus import topics
@@ -48,6 +51,7 @@ async def test_a_log_that_enough_witnesses_cosigned_is_verified(tmp_path: Path) 
         "by": ["w1", "w2"],
         "at": "2027-01-15T08:00:00.000000Z",
         "named": True,
+        "unsealed": False,
         "problems": [],
     }
 
@@ -116,12 +120,16 @@ async def test_doctor_shows_named_witnesses_before_any_number_of_others_and_miss
         cluster.store(topics.COSIGNATURES.name, 0, b"pool-a", headers, value)
     headers, value = wrap(newest, source="/test", id="1", pool="pool-a", time_us=NOW)
     cluster.store(topics.COSIGNATURES.name, 0, b"pool-a", headers, value)
+    named = {str(KEYS["w1"]), str(KEYS["w2"])}
     async with Client(cluster.client("c"), source="test") as client:
-        found = [check async for check in cosignature_checks(client, "pool-a", {str(KEYS["w1"]), str(KEYS["w2"])})]
+        before = [check["found"] async for check in cosignature_checks(client, "pool-a", named)]
+        assert not [text for text in before if "w2" in text], "before the first seal nobody is missed"
+        cluster.store(topics.SEALS.name, 0, b"pool-a", (), b"{}")
+        found = [check async for check in cosignature_checks(client, "pool-a", named)]
     missed, more, own, *others = found
     assert (missed["status"], missed["found"].startswith("w2 has cosigned nothing")) == ("warn", True)
     assert more["found"].startswith(f"{MAX_WITNESSES} more keys")
-    assert (own["status"], own["found"]) == ("ok", f"w1 cosigned the first {END} records")
+    assert (own["status"], own["found"]) == ("ok", f"w1 cosigned the first {END} records, 0ms ago")
     assert len(others) == MAX_WITNESSES
 
 
@@ -200,6 +208,27 @@ async def test_an_exported_file_and_folder_are_verified_with_their_cosignatures(
     found = await verified(from_file(folder), (), 1, W1)
     assert problems(found) == ""
     assert found["witnesses"]["cosigned"] == SAME - 1
+
+
+@pytest.mark.parametrize("due", [True, False])
+async def test_before_the_first_seal_verify_says_when_it_is_due(
+    due: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an exit code of its own: nothing is wrong, and nothing is cosigned."""
+    file, source = tmp_path / "log.jsonl", LOG.source(SAME - 2)
+    with file.open("w", encoding="utf-8") as out:
+        await write_log(out, "pool-a", 0, source.messages, [], [])
+    found = await verified(from_file(file), (), 1, W1)
+    assert (found["ok"], found["witnesses"]["unsealed"], found["witnesses"]["problems"]) == (False, True, [])
+    monkeypatch.setattr("bailiff.cli.audit.verify.time_ns", lambda: (NOW + (120 if due else 420) * 1_000_000) * 1000)
+    options = ("audit", "verify", "--file", str(file), "--witnesses", "1", "--witness-key", str(KEYS["w1"]))
+    said = await asyncio.to_thread(CliRunner().invoke, app, options)
+    assert said.exit_code == ExitCode.NOT_FOUND
+    assert "pool-a: the chain is unbroken" in said.stdout
+    assert "pool-a has no seal yet" in said.stderr
+    assert ("is due in 3m" if due else "was due 2m ago: see that the auditor runs") in said.stderr
+    foreign = await verified(from_file(file), (), 1, W1, root="another")
+    assert not foreign["witnesses"]["unsealed"], "a log that is wrong is not called unsealed"
 
 
 def test_more_witnesses_than_keys_are_refused() -> None:

@@ -27,6 +27,7 @@ class Witnessed(TypedDict):
         by: Their names.
         at: When the last of them did.
         named: Whether their keys were given, and not only published with the cosignatures.
+        unsealed: Witnesses are wanted, and no seal exists yet that one could have cosigned.
         problems: What contradicts the log, as sentences.
     """
 
@@ -35,6 +36,7 @@ class Witnessed(TypedDict):
     by: list[str]
     at: str
     named: bool
+    unsealed: bool
     problems: list[str]
 
 
@@ -108,7 +110,8 @@ class CosignatureVerifier:
                 f"{self._end - 1}: its tail was cut, or it is an older copy"
             )
         position, found = self._position(max(self.wanted, 1))
-        if self.wanted and not position:
+        unsealed = bool(self.wanted) and not (self.chain.seals or self._matching or ahead)
+        if self.wanted and not (position or unsealed):
             most = max((len(_distinct(each)) for each in self._matching.values()), default=0)
             self.problems.append(f"{most} of {self.wanted} wanted witnesses cosigned the log")
         if self.problems and position:
@@ -119,6 +122,7 @@ class CosignatureVerifier:
             "by": sorted(_distinct(found)),
             "at": _time(found) if found else "",
             "named": bool(self.witnesses),
+            "unsealed": unsealed,
             "problems": self.problems,
         }
 

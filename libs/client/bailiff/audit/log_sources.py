@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
 from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
+from bailiff_core.humanize import duration_text
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 from bailiff_log.archive import ArchiveError, open_archive
@@ -24,6 +25,9 @@ from .segments import SegmentFolder, seal_from
 
 if TYPE_CHECKING:
     from asyncpg import Connection
+
+FIRST_SEAL_US = 300_000_000
+"""From the log's first record, as the auditor's settings have it by default."""
 
 
 @dataclass
@@ -60,6 +64,21 @@ class Source:
             where = self.path if self.path is not None else "the archive"
             text = f"{where} begins with record {self.start.next_seq}: {what} needs the log from its first record on"
             raise ClientError(ExitCode.USAGE, text, "use the folder with all segments, with a manifest that names them")
+
+
+async def not_sealed(pool: str, read: Callable[[], AsyncGenerator[Message, None]], now: int) -> ClientError:
+    """The error that a log has no seal yet, with when the first is due.
+
+    Args:
+        read: Reads its messages, from the first one.
+        now: µs UTC.
+    """
+    async with aclosing(read()) as messages:
+        first = await anext(messages, None)
+    due = (now if first is None else first.time) + FIRST_SEAL_US - now
+    when = f"is due in {duration_text(due)}" if due > 0 else f"was due {duration_text(-due)} ago: see that the auditor runs"
+    advice = f"the first one {when} (unless BAILIFF_SEAL_SECONDS says otherwise)"
+    return ClientError(ExitCode.NOT_FOUND, f"{pool} has no seal yet", advice)
 
 
 async def from_kafka(client: Client, pool: str | None, witnesses: Collection[str] = ()) -> Source:

@@ -102,7 +102,9 @@ async def verified(
         faults.append(f"{found['root_key']} is the log's root key, no sealing key: give it as --root {found['root_key']}")
     found["seal_problem"] = "; ".join(filter(None, faults))
     witnessed, root_problem = cosigned.finish(), _root_problem(found, root)
-    found["ok"] = found["ok"] and not (found["seal_problem"] or root_problem or witnessed["problems"])
+    is_right = found["ok"] and not (found["seal_problem"] or root_problem or witnessed["problems"])
+    witnessed["unsealed"] = is_right and witnessed["unsealed"]
+    found["ok"] = is_right and not witnessed["unsealed"]
     return {
         **found,
         "witnesses": witnessed,

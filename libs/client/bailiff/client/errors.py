@@ -19,7 +19,7 @@ class ExitCode(ExplainedCode):
     USAGE = 2, "Invalid command line, file or setting."
     REJECTED = 3, "Admission rejected the request; the reason was printed."
     UNREACHABLE = 4, "Kafka or the query interface is unreachable, or did not respond in time."
-    NOT_FOUND = 5, "No such job, node, pool, record or topic."
+    NOT_FOUND = 5, "No such job, node, pool, record or topic; no seal yet."
     NO_ANSWER = 6, "The request was published, but there was no response in time; it may still take effect."
     UNREADABLE = 7, "The log, or a receipt, has something that this release cannot read, or is inconsistent."
     ENGINE_MISSING = 8, "audit replay: no difference, but part of the log was not replayed because its engine is not stored here."

@@ -3,9 +3,10 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from time import time_ns
 from typing import Any
 
-from bailiff.audit.log_sources import Source
+from bailiff.audit.log_sources import Source, not_sealed
 from bailiff.audit.verify import chain_of
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed
@@ -97,7 +98,7 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
     """
     last = source.chain.last
     if last is None:
-        raise ClientError(ExitCode.NOT_FOUND, f"{source.pool} has no seal yet", "the auditor seals new records within minutes")
+        raise await not_sealed(source.pool, source.read, time_ns() // 1000)
     leaves: list[bytes] = []
     found: tuple[int, decisions.PreemptionDecided] | None = None
     latest_of_job = -1

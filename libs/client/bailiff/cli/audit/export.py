@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from io import TextIOWrapper
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -108,6 +109,7 @@ async def export(
 
 async def write_as_tiles(session: Session, folder: Path, source: Source) -> None:
     """Writes the tiles of what the newest seal covers."""
+    from bailiff.audit.log_sources import not_sealed
     from bailiff.audit.tiles import write_tiles
     from bailiff.audit.verify import chain_of
     from bailiff_bus.messages.seals import CheckpointCosigned
@@ -117,7 +119,7 @@ async def write_as_tiles(session: Session, folder: Path, source: Source) -> None
     if problem:
         raise ClientError(ExitCode.FOUND_WRONG, f"{source.pool}: {problem}", "see: bailiff audit verify")
     if chain.last is None:
-        raise ClientError(ExitCode.NOT_FOUND, f"{source.pool} has no seal yet", "the auditor seals new records within minutes")
+        raise await not_sealed(source.pool, source.read, time_ns() // 1000)
     cosigned = [each for each in source.cosignatures if isinstance(each, CheckpointCosigned)]
     written = await write_tiles(folder, source.pool, source.messages, chain.last, cosigned)
     size = f"{count_text(written.records, 'record')} of {source.pool}, {written.records - written.before} of them new"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -75,10 +76,11 @@ async def verify(
     keys, an accepted loss of sealed records.
 
     Witnesses detect what the seals cannot: a tail that was cut together with its seals, an older copy, another history. Without
-    --witness-key, cosignatures are compared with the log, but anybody could have made them.
+    --witness-key, cosignatures are compared with the log, but anybody could have made them. Before the first seal there is
+    nothing that a witness could cosign: exit code 5.
     """
     from bailiff.audit import resume_files
-    from bailiff.audit.log_sources import from_file
+    from bailiff.audit.log_sources import from_file, not_sealed
     from bailiff.audit.parallel_verify import processes_for
     from bailiff.audit.verify import chain_of, verified
     from bailiff.tables.audit import verification_block
@@ -97,12 +99,15 @@ async def verify(
             source = from_file(source.path, slice(begin, None))
         at_once = processes or processes_for(source.folder)
         found = await verified(source, trusted, wanted, addresses, asked, at_once, root="" if begin else pinned)
+        unsealed = await not_sealed(source.pool, source.read, time_ns() // 1000) if found["witnesses"]["unsealed"] else None
     found["passed_over"] = str(resume) if begin else ""
     if resume is not None and source.folder is not None and found["ok"]:
         resume_files.note_verified(resume, source.folder, chain_of(source, trusted)[0], pinned)
     if derived and found["ok"]:
         await compare_derived(session, found, source, archive)
     session.show(found, lambda: verification_block(found))
+    if unsealed is not None:
+        raise unsealed
     if not found["ok"]:
         return ExitCode.FOUND_WRONG
     return ExitCode.TO_JUDGE if strict and found["to_judge"] else ExitCode.DONE
