@@ -31,11 +31,23 @@ def goes_first(kind: type[RequestBody]) -> bool:
     return kind.SENDER in ("operator", "keys")
 
 
+KEPT_LINES = 10_000
+
+
 @dataclass(slots=True)
 class RequestOrder:
-    """Follows the signed requests of a log."""
+    """Follows the signed requests of a log.
+
+    Beyond `KEPT_LINES`, a line is forgotten whose requests are all before the position of their partition: that everything before
+    it is done says as much, of every line.
+    """
 
     _newest: dict[Line, int] = field(default_factory=dict)
+    _done: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each partition the recorded position, and the place of the request with it: one request may have several records."""
+    _before: dict[str, int] = field(default_factory=dict)
+    """Of each partition, before which offset lines were forgotten."""
+    _forget_at: int = KEPT_LINES
     _cut: set[str] = field(default_factory=set)
     """Partitions that ended before their position, whose places are given again."""
 
@@ -48,6 +60,8 @@ class RequestOrder:
                 partition = f"{lost.topic}/{lost.partition}"
                 self._cut.add(partition)
                 self._newest = {line: offset for line, offset in self._newest.items() if line.partition != partition}
+                self._done.pop(partition, None)
+                self._before.pop(partition, None)
 
     def passed_by(self, record: Record, key: str, kind: type[RequestBody], sender: str) -> int | None:
         """The offset of a later request of the same line that was taken before this one; None: there is none.
@@ -61,7 +75,17 @@ class RequestOrder:
         partition, _, offset = record.cause.rpartition("/")
         if not offset.isdecimal() or partition in self._cut:
             return None
-        line = Line(partition, key, record.actor, goes_first(kind), sender)
-        newest = self._newest.setdefault(line, int(offset))
-        self._newest[line] = max(newest, int(offset))
-        return newest if newest > int(offset) else None
+        line, place = Line(partition, key, record.actor, goes_first(kind), sender), int(offset)
+        newest = self._newest.get(line, self._before.get(partition, 0) - 1)
+        self._newest[line] = max(newest, place)
+        position = dict(record.inputs).get(partition)
+        if position is not None:
+            self._done[partition] = position, place
+        if len(self._newest) > self._forget_at:
+            self._forget()
+        return newest if newest > place else None
+
+    def _forget(self) -> None:
+        self._before |= {partition: min(done) for partition, done in self._done.items()}
+        self._newest = {line: newest for line, newest in self._newest.items() if newest >= self._before.get(line.partition, 0)}
+        self._forget_at = max(KEPT_LINES, 2 * len(self._newest))
