@@ -1,9 +1,11 @@
 """The console writes receipts: over HTTP, and by the buttons of a decision's and a job's page."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.kits.archive import Log
@@ -15,13 +17,16 @@ from bailiff.audit.receipt.check import Trust, check_receipt
 from bailiff.audit.receipt.page import is_own_page, text_in
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
+from bailiff_bus.messages.seals import CheckpointCosigned
 from bailiff_console.history import receipts
+from bailiff_log.checkpoints import cosign, witness_key
+from bailiff_log.signed_notes import Note
 
 MINE = Trust((KNOWN["root"],), (KNOWN["sealing"],))
 
 
 @asynccontextmanager
-async def console_of(log: SealedStory, folder: Path) -> AsyncIterator[Console]:
+async def console_of(log: SealedStory, folder: Path, **settings: Any) -> AsyncIterator[Console]:
     """A console of this pool: its log, its seals and what its witness published."""
     stored = Log(POOL)
     stored.append(log.story.wires)
@@ -29,7 +34,7 @@ async def console_of(log: SealedStory, folder: Path) -> AsyncIterator[Console]:
         for number, body in enumerate(bodies):
             headers, value = wrap(body, source="/test", id=f"{topic.name}-{number}", pool=POOL, time_us=1)
             stored.cluster.store(topic.name, 0, POOL.encode(), headers, value)
-    console = Console(stored.cluster.client("console"), stored.cluster.client("watch"), folder / "state")
+    console = Console(stored.cluster.client("console"), stored.cluster.client("watch"), folder / "state", **settings)
     async with console.running(POOL):
         yield console
 
@@ -47,6 +52,33 @@ async def test_a_victim_and_a_decision_have_receipts_that_the_command_proves(tmp
             found = check_receipt(text_in(reply["page"]), MINE)
             assert (found["verdict"], [each["job"] for each in found["victims"]]) == ("proven", victims)
             assert is_own_page(reply["page"])
+
+
+async def test_a_receipt_is_of_the_seal_that_a_named_witness_cosigned(tmp_path: Path) -> None:
+    story = SignedStory(tmp_path)
+    preempted(story)
+    log = sealed(story, len(story.wires) - 1, len(story.wires))
+    first, second = log.cosignatures
+    log.cosignatures = [
+        *(CheckpointCosigned(witness=witness, checkpoint=note) for witness, note in invented(first)),
+        second,
+    ]
+    for named, size in (([], len(story.wires) - 1), ([second.witness], len(story.wires))):
+        async with console_of(log, tmp_path / str(size), witness_keys=named) as console:
+            reply = await console.get(f"/pools/{POOL}/receipt", job="train-1")
+        receipt = json.loads(text_in(reply["page"]))
+        assert receipt["seal"]["size"] == size
+        assert (second.witness in {each["witness"] for each in receipt["cosignatures"]}) == bool(named)
+
+
+def invented(of: CheckpointCosigned) -> list[tuple[str, str]]:
+    """Keys that anybody can make, and this checkpoint as they cosigned it."""
+    note, found = Note.parse(of.checkpoint), []
+    for number in range(3):
+        private = bytes([number]) * 32
+        key = witness_key(f"invented-{number}", private)
+        found.append((str(key), str(note.with_signatures([cosign(note.text, key, private, 1)]))))
+    return found
 
 
 async def test_a_receipt_that_cannot_be_written_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -259,7 +259,7 @@ class Stack(Managed):
             settings["BAILIFF_HIDDEN_FROM_JOBS"] = json.dumps([str(self.folder / name) for name in NOT_FOR_JOBS])
         if process.startswith((AUDITOR, API)):
             settings["BAILIFF_POSTGRES"] = self.postgres.dsn
-        if process.startswith(AUDITOR) and self.plan.witness:
+        if process.startswith((AUDITOR, CONSOLE)) and self.plan.witness:
             settings["BAILIFF_WITNESS_KEYS"] = json.dumps([self.witness])
         if process.startswith(API):
             settings["BAILIFF_API_PORT"] = str(persistent_port(self.folder / "api.port"))

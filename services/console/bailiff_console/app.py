@@ -46,6 +46,7 @@ def application(
     visitors: Visitors | None = None,
     *,
     max_pages: int = 1000,
+    witness_keys: frozenset[str] = frozenset(),
 ) -> FastAPI:
     """The routers read these objects from `app.state`, under the same names."""
     app = FastAPI(
@@ -60,7 +61,7 @@ def application(
     app.state.pools, app.state.archive, app.state.max_pages = pools, archive, max_pages
     app.state.snapshot_cache, app.state.reading_logs = point_in_time.SnapshotCache(), set()
     app.state.making_receipt, app.state.shells = asyncio.Lock(), shells.Shells()
-    app.state.visitors = visitors
+    app.state.visitors, app.state.witness_keys = visitors, witness_keys
     app.state.auth, app.state.request_service, app.state.what_ifs = auth, request_service, what_ifs
     problems.register(app)
 

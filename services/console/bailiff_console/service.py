@@ -64,6 +64,7 @@ class ConsoleService:
             self.what_ifs,
             self.visitors,
             max_pages=settings.console_pages,
+            witness_keys=settings.witness_keys,
         )
         self.address = ""
 

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from bailiff_console.auth.settings import AuthSettings
+from bailiff_log import cosignatures
 from bailiff_service.host_header import is_address, is_loopback
 from bailiff_service.settings import Port, ServiceSettings
 
@@ -15,6 +16,7 @@ class ReadingSettings(ServiceSettings):
     """console_port: the port of the web page. api, api_token, api_token_file: the query API; without it the archive is not shown.
 
     console_pages: maximum number of live streams. console_snapshots: maximum number of snapshots per pool, under state_dir.
+    witness_keys: keys of witnesses, each as `VKEY` or `VKEY URL`: a receipt is of a seal that they cosigned, if there is one.
     """
 
     console_port: Port = 8640
@@ -23,6 +25,7 @@ class ReadingSettings(ServiceSettings):
     api: str | None = None
     api_token: SecretStr | None = None
     api_token_file: Path | None = None
+    witness_keys: Annotated[frozenset[str], AfterValidator(cosignatures.witness_keys)] = frozenset()
 
 
 class RequestSettings(ServiceSettings):

@@ -43,13 +43,18 @@ async def receipt(
         about = f"{job} --decision {decision}" if job and decision is not None else job or f"{decision}"
         text = f"the log has {followed.state.seq + 1:,} records, too many for this request; run: bailiff audit receipt {about}"
         raise ApiError(409, text)
+    named: frozenset[str] = request.app.state.witness_keys
     one_at_a_time: asyncio.Lock = request.app.state.making_receipt
     if one_at_a_time.locked():
         raise unavailable("another receipt is being written: try again in a few seconds")
     async with one_at_a_time:
         try:
-            found = await collect_from(
-                lambda: from_kafka(Client(followed.bus, source="console"), pool), job, decision, breathe=lambda: asyncio.sleep(0)
+            found, _ = await collect_from(
+                lambda: from_kafka(Client(followed.bus, source="console"), pool, named),
+                job,
+                decision,
+                breathe=lambda: asyncio.sleep(0),
+                named=named,
             )
         except ClientError as no:
             text = f"{no.text}{f' ({no.advice})' if no.advice else ''}"
