@@ -660,7 +660,7 @@ def forged_text() -> str:
 def _now(log: SealedStory) -> str:
     """In a loop of its own: the test may have one."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: asyncio.run(collect(log.source, "train-1"))).result().to_text()
+        return thread.submit(lambda: asyncio.run(collect(log.source, "train-1"))).result().receipt.to_text()
 
 
 MALFORMED: list[Callable[[str], str]] = [

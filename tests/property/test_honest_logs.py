@@ -147,5 +147,5 @@ def test_each_receipt_of_an_honest_log_is_consistent(name: str) -> None:
 
 
 async def text_of(log: SealedStory, decision: int) -> str:
-    receipt: Any = await collect(log.source, "", decision)
+    receipt: Any = (await collect(log.source, "", decision)).receipt
     return str(receipt.to_text())

@@ -1,5 +1,6 @@
 """`bailiff audit receipt` and `check-receipt`: what a receipt holds, what finds an altered one, and what it does not show."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from tests.kits.receipts import (
     KNOWN,
     MALFORMED,
     PINNED,
+    POOL,
     SealedStory,
     SignedStory,
     altered,
@@ -47,7 +49,7 @@ def failed(found: CheckedReceipt) -> list[str]:
 
 
 async def checked(log: SealedStory, about: str, decision: int | None = None) -> CheckedReceipt:
-    return check_receipt((await collect(log.source, about, decision)).to_text(), Trust())
+    return check_receipt((await collect(log.source, about, decision)).receipt.to_text(), Trust())
 
 
 # --- what it shows
@@ -124,7 +126,7 @@ async def test_a_log_without_keys_is_believed_as_far_as_its_seal(tmp_path: Path)
         "trust",
     }
     assert {"unsigned", "requesters", "cosignatures"} <= {each["id"] for each in found["not_checked"]}
-    pinned = check_receipt((await collect(sealed(story).source, "train-1")).to_text(), Trust(roots=(KNOWN["root"],)))
+    pinned = check_receipt((await collect(sealed(story).source, "train-1")).receipt.to_text(), Trust(roots=(KNOWN["root"],)))
     assert failed(pinned) == ["trust"]
 
 
@@ -191,10 +193,38 @@ async def test_the_latest_preemption_counts_unless_another_is_named(tmp_path: Pa
     assert log.decision > first
     assert (await checked(log, "train-1"))["decision"] == log.decision
     assert (await checked(log, "train-1", first))["decision"] == first
+    for number, wanted in ((1, first), (2, log.decision), (None, log.decision)):
+        found = await collect(log.source, "train-1", eviction=number)
+        assert (found.receipt.decision, found.evictions) == (wanted, [first, log.decision])
+    with pytest.raises(ClientError, match="train-1 was preempted 2 times") as no:
+        await collect(log.source, "train-1", eviction=3)
+    assert no.value.advice == "give one of them: --eviction 1 to 2"
     with pytest.raises(ClientError, match="preempts train-3"):
         await collect(log.source, "train-3", first)
     with pytest.raises(ClientError, match="no decision preempts train-3"):
         await collect(log.source, "train-3")
+
+
+async def test_the_command_says_which_of_several_preemptions_it_wrote(tmp_path: Path) -> None:
+    story = SignedStory(tmp_path)
+    preempted(story)
+    story.started("serve-1")
+    story.ends("serve-1")
+    story.started("train-1", after=SECOND)
+    story.submit("serve-2", gpus=8, cls="inference", after=3 * 3600 * SECOND)
+    story.propose(after=SECOND)
+    log, file = sealed(story), tmp_path / "log.jsonl"
+    with file.open("w", encoding="utf-8") as out:
+        await write_log(out, POOL, 0, log.source.read(), [seal_to(each) for each in log.bodies], [])
+
+    async def said(*options: str) -> str:
+        page = ("--file", str(file), "--to", str(tmp_path / "page.html"))
+        return (await asyncio.to_thread(CliRunner().invoke, app, ["audit", "receipt", *options, *page])).output
+
+    assert "train-1 was preempted 2 times; this is preemption 2 of 2. Others: --eviction N" in await said("train-1")
+    assert "this is preemption 1 of 2" in await said("train-1", "--eviction", "1")
+    assert "times" not in await said(f"#{log.decision}")
+    assert "--decision and --eviction name the same" in await said("train-1", "--eviction", "1", "--decision", "9")
 
 
 async def test_a_log_that_is_not_the_sealed_one_gives_no_receipt(tmp_path: Path) -> None:
@@ -209,7 +239,7 @@ async def test_a_log_that_is_not_the_sealed_one_gives_no_receipt(tmp_path: Path)
 
 async def test_the_seal_that_witnesses_cosigned_is_preferred() -> None:
     log = usual()
-    found = json.loads((await collect(log.source, "train-1")).to_text())
+    found = json.loads((await collect(log.source, "train-1")).receipt.to_text())
     assert [each["witness"] for each in found["cosignatures"]] == [KNOWN["witness"]]
 
 
@@ -220,7 +250,7 @@ async def test_the_seal_that_a_named_witness_cosigned_is_preferred_to_one_with_m
     first, second = log.cosignatures
     log.cosignatures = [second, *(CheckpointCosigned(witness=f"invented-{n}", checkpoint=first.checkpoint) for n in range(3))]
     for named, wanted in (([], 3), ([second.witness], 1)):
-        found = await collect(replace(log.source, named=named), "train-1")
+        found, _ = await collect(replace(log.source, named=named), "train-1")
         assert len(found.cosignatures) == wanted, f"named: {named}"
 
 
@@ -254,7 +284,7 @@ async def test_the_receipt_of_a_gang_of_512_tasks_is_whole_and_below_a_megabyte(
     story.submit("serve-1", gpus=64, tasks=8, cls="inference", after=3600 * SECOND)
     story.propose()
     story.yields("train-1")
-    text = (await collect(sealed(story).source, "train-1")).to_text()
+    text = (await collect(sealed(story).source, "train-1")).receipt.to_text()
     found = check_receipt(text)
     assert (found["verdict"], found["finished"]) == ("consistent", True)
     assert "left_out" not in [each["id"] for each in found["not_checked"]]
@@ -279,7 +309,7 @@ async def test_a_flood_in_the_cycles_of_an_eviction_keeps_its_receipt_readable(t
     flood = [facts.InputRejected(offset=number, **about) for number in range(2_000)]
     story.cycle(*flood, facts.TaskExited(**story.at("train-1", 0), exit_code=85))
     story.cycle(*flood, facts.TaskReleased(**story.at("train-1", 0)))
-    receipt = await collect(sealed(story).source, "train-1")
+    receipt, _ = await collect(sealed(story).source, "train-1")
     found = check_receipt(receipt.to_text())
     assert (found["verdict"], found["finished"]) == ("consistent", True)
     assert len(receipt.records) > 2_000

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Seq
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 from bailiff.audit.log_sources import Source, not_sealed
 from bailiff.audit.verify import chain_of
@@ -61,13 +61,21 @@ class ReceiptSource:
                     yield verifier.head.next_seq - 1, wire, leaf_hash(bytes.fromhex(verifier.head.hash))
 
 
+class Collected(NamedTuple):
+    """A receipt, and the decisions that preempt its job, in the order of the log."""
+
+    receipt: Receipt
+    evictions: Sequence[int]
+
+
 async def collect_from(
     open_source: Callable[[], Awaitable[Source]],
     about: str,
     decision: int | None = None,
+    eviction: int | None = None,
     breathe: Callable[[], Awaitable[None]] | None = None,
     named: Collection[str] = (),
-) -> Receipt:
+) -> Collected:
     """As `collect`, from a source that is opened for each pass.
 
     Raises:
@@ -83,15 +91,16 @@ async def collect_from(
             async for message in messages:
                 yield message
 
-    return await collect(ReceiptSource(source.pool, read, chain, cosigned, breathe, named), about, decision)
+    return await collect(ReceiptSource(source.pool, read, chain, cosigned, breathe, named), about, decision, eviction)
 
 
-async def collect(source: ReceiptSource, about: str, decision: int | None = None) -> Receipt:
+async def collect(source: ReceiptSource, about: str, decision: int | None = None, eviction: int | None = None) -> Collected:
     """The receipt of this job, or of all victims of a decision.
 
     Args:
         about: A job's name; empty for all victims of `decision`.
         decision: The record; None: the job's latest preemption.
+        eviction: In place of it, which of the job's preemptions, counted from 1.
 
     Raises:
         ClientError: There is no such preemption, it is not sealed yet, or the log does not match its seals.
@@ -101,28 +110,31 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
         raise await not_sealed(source.pool, source.read, time_ns() // 1000)
     leaves: list[bytes] = []
     found: tuple[int, decisions.PreemptionDecided] | None = None
-    latest_of_job = -1
+    evictions: list[int] = []
     async with aclosing(source.wires()) as wires:
         async for seq, wire, leaf in wires:
             if seq < last.size:
                 leaves.append(leaf)
-            if dict(wire.headers).get("ce_type") != DECIDED or (decision is not None and seq != decision):
-                continue
-            if about and about.encode() not in wire.value:
+            if dict(wire.headers).get("ce_type") != DECIDED or (about.encode() not in wire.value if about else seq != decision):
                 continue
             data = decode(wire).data
             assert isinstance(data, decisions.PreemptionDecided)
             if about and all(choice.job != about for choice in data.victims):
                 continue
-            latest_of_job, found = seq, (seq, data)
+            evictions.append(seq)
+            if decision in (None, seq) and eviction in (None, len(evictions)):
+                found = seq, data
+    if found is None and evictions and eviction is not None:
+        text = f"{source.pool}: {about} was preempted {count_text(len(evictions), 'time')}"
+        raise ClientError(ExitCode.NOT_FOUND, text, f"give one of them: --eviction 1 to {len(evictions)}")
     if found is None:
         what = f"#{decision} preempts {about or 'no job'}" if decision is not None else f"no decision preempts {about}"
         text = f"{source.pool}: {f'no record {what}' if decision is not None else what}"
         raise ClientError(ExitCode.NOT_FOUND, text, f"see: bailiff explain {about or decision}")
     if not found[1].victims:
         raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{found[0]} has no victims: resources became free by themselves")
-    if latest_of_job >= last.size:
-        text = f"{source.pool}#{latest_of_job} is not sealed yet: the last seal is over {count_text(last.size, 'record')}"
+    if found[0] >= last.size:
+        text = f"{source.pool}#{found[0]} is not sealed yet: the last seal is over {count_text(last.size, 'record')}"
         raise ClientError(ExitCode.NOT_FOUND, text, "wait for the next seal, or name an earlier one: --decision SEQ")
     victims = (about,) if about else tuple(dict.fromkeys(choice.job for choice in found[1].victims))
     collector = _Collector(source.pool, found[0], found[1], victims)
@@ -135,7 +147,7 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
         raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
     proof = multiproof(sorted(kept), seal.size, Frontier().followed_by(leaves[: seal.size]))
     keys = source.chain.key_messages[: source.chain.keys.index(seal.key) + 1]
-    return Receipt(
+    receipt = Receipt(
         pool=source.pool,
         decision=found[0],
         victims=victims,
@@ -146,6 +158,7 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
         keys=tuple(keys),
         cosignatures=tuple(cosignatures),
     )
+    return Collected(receipt, evictions)
 
 
 def _kept(seq: int, wire: Wire) -> ReceiptRecord:

@@ -23,6 +23,9 @@ async def receipt(
     decision: Annotated[
         int | None, typer.Option(metavar="SEQ", min=0, help="With a job: this preemption. Default: its latest.")
     ] = None,
+    eviction: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="With a job: its N-th preemption, in place of --decision.")
+    ] = None,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="The page to write. Default: receipt-POOL-SEQ.html, here.")
     ] = None,
@@ -40,19 +43,26 @@ async def receipt(
     safe_write.check(to)
     number = about.removeprefix("#")
     if number.isascii() and number.isdigit():
-        if decision is not None:
-            raise ClientError(ExitCode.USAGE, "--decision names a preemption of a job", "give a job, or leave it out")
+        if decision is not None or eviction is not None:
+            text = "--decision and --eviction name a preemption of a job"
+            raise ClientError(ExitCode.USAGE, text, "give a job, or leave them out")
         about, decision = "", int(number)
+    if decision is not None and eviction is not None:
+        raise ClientError(ExitCode.USAGE, "--decision and --eviction name the same", "give one of them")
     async with AsyncExitStack() as opened:
-        found = await collect_from(
+        found, evictions = await collect_from(
             lambda: opened.enter_async_context(source_of(session, file, archive)),
             about,
             decision,
+            eviction,
             named=session.settings.named_witnesses(),
         )
     path = to or Path(f"receipt-{found.pool}-{found.decision}.html")
     safe_write.put(path, page_of(found.to_text()).encode())
     victims = first_names(found.victims)
+    if len(evictions) > 1 and about:
+        which = f"{evictions.index(found.decision) + 1} of {len(evictions)}"
+        session.say(f"{about} was preempted {len(evictions)} times; this is preemption {which}. Others: --eviction N", "yellow")
     session.say(
         f"{path}: {victims} of decision {found.pool}#{found.decision}, "
         f"{count_text(len(found.records), 'record')} under the seal over {count_text(found.seal.size, 'record')}"
