@@ -67,7 +67,10 @@ def contradiction(state: PoolState, record: Record, before: Inputs) -> str:
         said, expected = getattr(record, name), getattr(again, name)
         if said != expected:
             return f"{name} {expected}, not {said}"
-    return _of_cause(state, record, fact, before) or reported.contradiction(state, fact)
+    if isinstance(fact, facts.TruncationReconciled) and not state.truncation_unreconciled:
+        return "no loss of the log is to be reconciled"
+    of_inputs = _of_positions(state, record, fact, before) or _of_cause(state, record, fact, before)
+    return of_inputs or reported.contradiction(state, fact)
 
 
 def _of_creation(state: PoolState, record: Record) -> str:
@@ -87,6 +90,17 @@ def _of_writer(state: PoolState, record: Record, fact: facts.WriterStarted) -> s
     said = (record.writer, record.policy, record.cause, record.inputs, fact.inputs)
     expected = (fact.writer, policy, "", (), state.inputs)
     return "" if said == expected else f"a writer, policy, cause and inputs as {expected}, not {said}"
+
+
+def _of_positions(state: PoolState, record: Record, fact: Fact, before: Inputs) -> str:
+    """Whether a position of requests goes back, which only the writer says of itself, with lost inputs."""
+    if isinstance(fact, OF_WRITER) and not isinstance(fact, facts.InputsAdvanced):
+        return ""
+    for name, end in record.inputs:
+        known = state.inputs.get(name, 0)
+        if name.rpartition("/")[0] == REQUESTS and end < known and name not in before.cut:
+            return f"the position of {name} does not go back from {known}"
+    return ""
 
 
 def _of_cause(state: PoolState, record: Record, fact: Fact, before: Inputs) -> str:

@@ -340,8 +340,10 @@ class SealVerifier:
         while not self.problem and self._next < len(seals) and seals[self._next].size == self.tree.size:
             seal = seals[self._next]
             self._next += 1
-            if self.tree.root().hex() == seal.root:
+            if self.tree.root().hex() == seal.root and record_hash_hex == seal.hash:
                 self.verified = seal.size
+            elif self.tree.root().hex() == seal.root:
+                self.problem = f"the seal over {seal.size} records names another last record than the log has"
             else:
                 self.problem = (
                     f"records {self.verified} to {seal.size - 1} are not the sealed ones: "

@@ -126,6 +126,11 @@ class CosignatureVerifier:
             "problems": self.problems,
         }
 
+    def losses_problem(self) -> str:
+        """Why the seals say of more accepted losses than were published: witnesses cosign anew after each. Empty: they do not."""
+        most, published = max((losses for losses, _ in _sealed(self.chain)), default=0), len(self.chain.invalidations)
+        return f"seals say that {most} losses were accepted, and {published} are published" if most > published else ""
+
     def _position(self, wanted: int) -> tuple[int, list[Cosigned]]:
         """The newest position with so many witnesses: who cosigned a later one has cosigned all before it."""
         by: dict[str, Cosigned] = {}

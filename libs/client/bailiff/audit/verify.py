@@ -88,7 +88,9 @@ async def verified(
         cosigned, requests = witnesses_of_source(), requests_of_source()
         found = await _verified_in_order(source, chain, cosigned, requests)
     faults = [problem or found["seal_problem"]]
-    if folder is not None:
+    if folder is None:
+        faults.append(cosigned.losses_problem())
+    else:
         faults += folder.gaps()  # what verifies in parallel has compared the files themselves
         if not in_parallel:
             faults += folder.changed_files()

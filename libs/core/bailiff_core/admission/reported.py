@@ -62,6 +62,8 @@ def contradiction(state: PoolState, fact: Fact) -> str:
     if isinstance(fact, facts.AttachReady | facts.AttachStarted | facts.AttachEnded):
         known = granted(state, fact.node, fact.job, fact.attempt, fact.task, fact.grant)
         return "" if known is not None else f"#{fact.grant} grants no attachment to task {fact.task} of {fact.job} on {fact.node}"
+    if isinstance(fact, facts.NodeJoined) and state.enrolled and fact.node not in state.enrolled:
+        return f"{fact.node} is not enrolled"
     if not isinstance(fact, OF_TASKS):
         return ""
     about = f"task {fact.task} of attempt {fact.attempt} of {fact.job} on {fact.node}"
