@@ -18,8 +18,10 @@ from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.messages.dead_letters import Alarm
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records import Wire, decode
 from bailiff_core.records.facts import InputRejected
 from bailiff_core.records.job_requests import JobSubmitted, SubmitJob
+from bailiff_core.records.node_requests import DrainNode, NodeDrained
 from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_log.keys import key_id, new_private_key
 
@@ -36,10 +38,10 @@ async def limited(pool: SignedPool, limits: dict[str, Any]) -> None:
     await pool.until("the policy is in force", lambda state: state.rules.projects)
 
 
-def submits(pool: SignedPool, number: int, key: bytes | None = None, source: str = "/tests") -> None:
+def submits(pool: SignedPool, number: int, key: bytes | None = None, source: str = "/tests", command: str = "true") -> None:
     """A job of the project, from ada or from anybody."""
     demand = JobDemand(job=f"{'ada' if key else 'other'}-{number}", tasks=(TaskGroup(gpu_milli=4_000),), project="vision")
-    body = SubmitJob(demand=demand, spec=JobSpec(command="true", runtime="simulated"))
+    body = SubmitJob(demand=demand, spec=JobSpec(command=command, runtime="simulated"))
     if key:
         pool.request(body, key)
     else:
@@ -100,14 +102,54 @@ async def test_a_stranger_uses_up_nothing_of_a_project_s_rate(tmp_path: Path) ->
         assert len([fact for fact in pool.facts(JobSubmitted) if fact.demand.job.startswith("ada")]) == BURST // 2
 
 
+@pytest.mark.parametrize(("rate", "of"), [("requests_per_second", 1), ("bytes_per_second", 1024)])
 @in_virtual_time
-async def test_above_the_rates_of_the_pool_requests_wait_and_an_alarm_says_so(tmp_path: Path) -> None:
+async def test_above_the_rates_of_the_pool_requests_wait_and_an_alarm_says_so(tmp_path: Path, rate: str, of: int) -> None:
     async with SignedPool(tmp_path) as pool:
-        await limited(pool, {"pool": {"requests_per_second": 1}})
+        await limited(pool, {"pool": {rate: of}})
         await asyncio.sleep(BURST)
         for number in range(2 * BURST):
-            submits(pool, number, ADA)
+            submits(pool, number, ADA, command="x" * 1024)
         text = await pool.until_alarm("requests-near-limit", "the pool is at")
-        assert text.endswith("% of limits.pool.requests_per_second; above it, requests wait")
-        await pool.until("all are submitted", lambda state: f"ada-{2 * BURST - 1}" in state.jobs)
+        assert text.endswith(f"% of limits.pool.{rate}; above it, requests wait")
+        await pool.until("all are submitted", lambda state: f"ada-{2 * BURST - 1}" in state.jobs, within_s=10 * BURST)
+        assert rejected(pool) == []
+
+
+@pytest.mark.parametrize("whose", ["user", "project"])
+@in_virtual_time
+async def test_bytes_are_limited_and_the_rejection_says_from_when_on_they_are_not(tmp_path: Path, whose: str) -> None:
+    rate, long = 1024, "x" * 4096
+    async with SignedPool(tmp_path) as pool:
+        await limited(pool, {whose: {"bytes_per_second": rate}})
+        for number in range(BURST):
+            submits(pool, number, ADA, command=long)
+        size = min(len(message.value) for message in pool.messages(topics.REQUESTS.name)[-BURST:])
+        await pool.until("each is answered", lambda state: len(state.jobs) + sum(each.count for each in rejected(pool)) == BURST)
+        assert 0 < len(pool.state.jobs) <= rate * BURST // size + 1
+        last = rejected(pool)[-1]
+        assert (last.sender, f"(limits.{whose})" in last.reason) == ("ada", True)
+        assert last.retry_at is not None
+        await asyncio.sleep((last.retry_at - pool.now()) / 1_000_000)
+        submits(pool, BURST, ADA, command=long)
+        await pool.until("it is accepted at that time", lambda state: f"ada-{BURST}" in state.jobs)
+
+
+@in_virtual_time
+async def test_what_operators_alone_may_send_goes_before_what_waits_and_is_above_no_user_s_rate(tmp_path: Path) -> None:
+    async with SignedPool(tmp_path) as pool:
+        rate, drains = {"requests_per_second": 1}, BURST + 10
+        await limited(pool, {"user": rate, "pool": rate})
+        for number in range(BURST):
+            submits(pool, number)
+        await pool.until("the pool's rate is used up", lambda state: len(state.jobs) == BURST, within_s=2 * BURST)
+        for number in range(BURST):
+            submits(pool, number, ADA)
+        for number in range(drains):
+            pool.request(DrainNode(node="n1", reason=f"{number}"), pool.root)
+        await pool.until("all are decided", lambda state: len(state.jobs) == 2 * BURST, within_s=10 * BURST)
+        kinds = [type(decode(Wire(each.headers, each.value)).data) for each in pool.messages(topics.AUDIT.name)]
+        decided = [kind for kind in kinds[kinds.index(NodeDrained) :] if kind in (NodeDrained, JobSubmitted)]
+        assert decided[:drains] == [NodeDrained] * drains
+        assert JobSubmitted in decided, "others have waited meanwhile"
         assert rejected(pool) == []
