@@ -427,6 +427,19 @@ def test_the_command_shows_both_results_and_its_exit_code_says_so(bailiff: Run, 
     assert output.count("preempt evicts train-7 and train-8") + output.count("preempt evicts train-7, train-8") == 2
 
 
+def test_with_strict_a_script_learns_that_another_engine_replayed(bailiff: Run, tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    log_writer = LogWriter()
+    log_writer.begin()
+    log_writer.node("gpu-01")
+    messages = forged(log_writer, seq_of(log_writer, "WriterStarted"), digest="0" * 64)
+    file.write_text(about_line("pool-a", 0) + "".join(map(message_line, messages)))
+    assert bailiff("audit", "replay", "--file", str(file)).exit_code == ExitCode.DONE
+    found = bailiff("audit", "replay", "--file", str(file), "--strict")
+    assert found.exit_code == ExitCode.TO_JUDGE
+    assert "to judge: the engine" in " ".join(found.output.split())
+
+
 @pytest.mark.slow
 def test_engines_are_kept_and_listed(bailiff: Run, other: engine_store.Engine, tmp_path: Path) -> None:
     mine = engine_store.running_engine()
