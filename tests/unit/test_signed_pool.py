@@ -307,7 +307,9 @@ def test_a_second_key_for_a_name_is_refused_until_an_operator_permits_it(story: 
         await pool.stop("agent-n1")
         other = pool.certify("others/n1", "node", "n1")
         pool.start_agent("n1", credentials="others")
-        await pool.until_rejected("second-key")
+        refused = await pool.until_rejected("second-key")
+        assert "compare the key" in refused.reason
+        assert f"approve n1 {other.certificate.key}" not in refused.reason, "no command that approves a stranger's"
         assert pool.state.enrolled["n1"].key != other.certificate.key
         enrol(pool, "n1", key=other.certificate.key)
         await pool.until("n1 is enrolled with it", lambda state: state.enrolled["n1"].key == other.certificate.key)
