@@ -272,20 +272,23 @@ def _fill(
             continue
         # What rounding left over: a step each, to whom rounding owes most first, then the older project.
         due = {place: loss + owed[place] * all_weights for place, loss in lost.items()} if any(owed) else lost
-        given: dict[int, Amount] = {}
+        left_over, given = rest, dict[int, Amount]()
+        in_turn: dict[int, Amount] = {}  # without those whose step is more than there is: what is owed to them would only grow
         for _, place in sorted([(-amount, place) for place, amount in due.items()]):
             step = (shares[place] // steps[place] + 1) * steps[place] - shares[place]
+            if step <= left_over:
+                in_turn[place] = due[place]
             if step <= rest:
                 given[place] = min(step, wanted[place] - shares[place])
                 shares[place] += given[place]
                 rest -= given[place]
             else:
                 short.append(place)
-        without = [place for place in short if place in lost and shares[place] < steps[place]] if given else ()
+        without = [place for place in short if place in in_turn and shares[place] < steps[place]]
         if without:
             floors = {place: shares[place] - amount for place, amount in given.items()}
             # Rounded up, so that whoever lost anything is owed it in the end.
-            left = {place: -((given.get(place, 0) * all_weights - amount) // all_weights) for place, amount in due.items()}
+            left = {place: -((given.get(place, 0) * all_weights - amount) // all_weights) for place, amount in in_turn.items()}
             turn.note(without, floors, left)
     # At last what is no step.
     for place in short:
