@@ -168,6 +168,7 @@ def test_once_an_operator_resumes_it_it_may_evict_the_victim_again():
     story.pause("urgent")
     story.actor = "ops"
     story.resume("urgent")
+    assert not story.state.spared
     while story.state.selection is not None:
         story.propose()
     assert story.job("low").phase == "evicting"
@@ -253,6 +254,36 @@ def test_a_grown_gang_whose_new_tasks_never_start_evicts_nobody_twice():
         story.propose()
     assert story.job("low").phase == "running"
     assert story.job("low").evictions == 1
+
+
+def test_a_gang_that_grows_and_shrinks_at_once_spares_for_a_time_who_left_for_it():
+    story = pool("n1", "n2")
+    story.submit("gang", gpus=8, min_tasks=1, cls="interactive", elastic="live")
+    story.started("gang", 0)
+    story.runs("low", gpus=8)
+    story.wait(HOUR)
+
+    def settles() -> None:
+        while story.state.selection is not None:
+            story.propose()
+        leaves(story, "low")
+        for name in ("gang", "low"):
+            for index in story.members(name, "starting"):
+                story.started(name, index)
+
+    for _ in range(3):
+        story.scale("gang", 2, 1)
+        settles()
+        story.wait(SECOND)
+        story.scale("gang", 1, 1)
+        if 1 in story.members("gang"):
+            story.ends("gang", 85, task=1)
+        settles()
+    assert (story.job("low").phase, story.job("low").evictions) == ("running", 1)
+    story.wait(HOUR)
+    story.scale("gang", 2, 1)
+    settles()
+    assert story.job("low").evictions == 2
 
 
 def of(story: Story, job: str, user: str, **requested) -> None:

@@ -8,7 +8,7 @@ from bailiff_core.records import decisions, facts
 
 from .allocation import changing, close_preemption, drop_reservation, reindex, set_reservation, tasks_of
 from .eviction_causes import INVOLUNTARY, is_by_own
-from .failed_starts import note_left, note_vain_victims
+from .failed_starts import note_left, note_shrunk
 from .gang import note_stale
 from .log import remember
 from .registry import folds
@@ -54,8 +54,7 @@ def job_shrunk(state: PoolState, decision: decisions.JobShrunk) -> None:
     removed = dict.fromkeys(numbers(decision.tasks))
     gone = [task for task in job.tasks if task.index in removed]
     note_loss(state, job, gone, decision.lost_gpu_ms)
-    if any(task.start_failed for task in gone):
-        note_vain_victims(state, job)
+    note_shrunk(state, job, gone, decision.cause)
     if job.demand.elastic == "restart" and job.restart_cause not in INVOLUNTARY:
         job.restart_cause = "resize" if is_by_own(state, job, gone) else decision.cause
     note_left(state, job)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.scheduling_class import scheduling_class_of
-from bailiff_core.model.state import ENDED, Job, PoolState, Preemption, Spared
+from bailiff_core.model.state import ENDED, Job, PoolState, Preemption, Spared, Task
 
 from .open_jobs import user_key
 
@@ -38,8 +38,7 @@ def note_over(state: PoolState, job: Job, *why: str) -> None:
     Args:
         why: Its outcome and its cause.
     """
-    ran = job.last_start is not None and state.now - job.last_start >= state.rules.restarts.max_backoff
-    if ran or "finished" in why or "succeeded" in why:
+    if _ran(state, job.last_start) or "finished" in why or "succeeded" in why:
         job.victims = job.victims_in_vain = ()
     elif any(each in OF_ITS_OWN for each in why):
         note_vain_victims(state, job)
@@ -60,9 +59,21 @@ def note_vain_victims(state: PoolState, job: Job) -> None:
 
 def note_started(state: PoolState, job: Job, victims: Iterable[str]) -> None:
     """The attempt gets what was evicted for it. What the job has run on for long was of use."""
-    if job.last_start is not None and state.now - job.last_start >= state.rules.restarts.max_backoff:
+    if _ran(state, job.last_start):
         job.victims = ()
     job.victims = tuple(dict.fromkeys((*job.victims, *victims)))
+
+
+def note_shrunk(state: PoolState, job: Job, gone: Iterable[Task], cause: str) -> None:
+    """The job goes on without these tasks. Where it gives them up by request before they have run, others left for them in vain.
+
+    Unlike who left for tasks that did not start, those are spared for a time only: an attempt that grows may run for months.
+    """
+    if any(task.start_failed for task in gone):
+        note_vain_victims(state, job)
+    elif cause in OF_ITS_OWN and any(not _ran(state, task.started_at) for task in gone):
+        _spare(state, job, job.victims)
+        job.victims = ()
 
 
 def note_given_up(state: PoolState, job: Job, preemption: Preemption) -> None:
@@ -92,10 +103,13 @@ def evicted_in_vain(state: PoolState, preemptor: Job) -> dict[str, None]:
 
 def forget_spared(state: PoolState, victim: str) -> None:
     """The job has ended."""
-    for owner in [owner for owner, jobs in state.spared.items() if victim in jobs]:
-        del state.spared[owner][victim]
-        if not state.spared[owner]:
-            del state.spared[owner]
+    for owner in list(state.spared):
+        _forget_spared(state, owner, victim)
+
+
+def _ran(state: PoolState, start: int | None) -> bool:
+    """Whether what started then, µs, has run for longer than the longest back-off."""
+    return start is not None and state.now - start >= state.rules.restarts.max_backoff
 
 
 def _spare(state: PoolState, preemptor: Job, victims: Iterable[str], decided: int | None = None) -> None:
@@ -125,7 +139,7 @@ def _note_spared(state: PoolState, preemptor: Job, victim: Job) -> None:
 def forget_failed_starts(state: PoolState, job: Job) -> None:
     """An operator says that what kept it from running has changed. Nodes stay excluded."""
     for name in job.victims_in_vain:
-        state.spared.get(user_key(job.user, job.user_verified), {}).pop(name, None)
+        _forget_spared(state, user_key(job.user, job.user_verified), name)
     job.start_failures, job.victims, job.victims_in_vain = 0, (), ()
 
 
@@ -176,3 +190,10 @@ def _forget_refusal(state: PoolState, job: str, node: str) -> None:
     jobs.pop(job, None)
     if not jobs:
         state.refusals.pop(node, None)
+
+
+def _forget_spared(state: PoolState, owner: str, victim: str) -> None:
+    jobs = state.spared.get(owner, {})
+    jobs.pop(victim, None)
+    if not jobs:
+        state.spared.pop(owner, None)
