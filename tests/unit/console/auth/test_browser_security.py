@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.kits.http import TOKEN
+from tests.unit.console.actions.kit import running_console
 from tests.unit.console.auth.kit import HOST, PROXY, application, auth_with, browser, is_problem, token_of
 
 from bailiff_console.auth.safe_redirect import local_path
@@ -66,6 +67,18 @@ async def test_cross_site_reads_are_refused() -> None:
             (f"http://{HOST}", 200),
         ):
             assert (await client.get("/api/thing", headers={"origin": origin})).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"), [({"sec-fetch-site": "cross-site"}, 403), ({"origin": "https://evil.example"}, 403), ({}, 200)]
+)
+async def test_a_foreign_page_opens_no_live_stream_with_the_visitors_cookie(
+    tmp_path: Path, headers: dict[str, str], status: int
+) -> None:
+    live = "/api/pools/pool-a/live"
+    async with running_console(tmp_path) as service, service.console.http.stream("GET", live, headers=headers) as answer:
+        assert answer.status_code == status
+        assert answer.headers["content-type"].startswith("text/event-stream") == (status == 200)
 
 
 async def test_unused_methods_are_refused() -> None:
