@@ -11,6 +11,7 @@ from tests.kits.signed_pool import POOL, SignedPool
 from tests.unit.bus.virtual_time import in_virtual_time
 
 from bailiff import Client, ClientSettings
+from bailiff.client.rejections import PoolAlarms
 from bailiff.doctor.checks import examine
 from bailiff.doctor.finding import Check
 from bailiff.doctor.liveness import leftovers, listed_nodes, node_checks, service_checks
@@ -89,6 +90,9 @@ async def test_a_node_that_is_silent_for_a_minute_is_an_alarm_and_fails_the_doct
         assert (none_left["status"], none_left["found"]) == ("wrong", "no node agent is alive: no job can run")
         await passes(pool, 30)
         assert len(alarms(pool)) == 1
+        shown = await PoolAlarms(pool.cluster.client("console")).read(pool.state)  # as the console does for its first page
+        assert [(each.code, each.source, each.text) for each in shown or ()] == [("node-silent", "admission", text)]
+        assert pool.state.nodes[0].state == "unreachable", "which its first page calls a silent node"
         pool.start_agent("n1")
         await passes(pool, 20)
         assert [check["status"] for check in await nodes(pool)] == ["ok"]
