@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.kits.agent import carry_out
-from tests.kits.criu import criu_dumping, needs_criu, needs_nft, paused_criu
+from tests.kits.criu import kill_criu, needs_criu, needs_nft, paused_criu
 from tests.kits.saved_programs import PRELUDE
 from tests.kits.saving_node import LONG, SECOND, World
 from tests.kits.waiting import until
@@ -257,8 +257,7 @@ async def test_a_killed_criu_leaves_no_lock(gang: Gang) -> None:
     await gang.told("dump")
     await until(lambda: (gang.folder / "frozen").exists())
     for image in gang.images():
-        for pid in criu_dumping(image):
-            os.kill(pid, signal.SIGKILL)
+        kill_criu(image)
     await gang.seen(TaskExitedReport)
     (gang.folder / "gate").touch()
     await gang.told("thaw")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.kits.criu import criu_dumping, criu_program, needs_criu, paused_criu
+from tests.kits.criu import criu_program, kill_criu, needs_criu, paused_criu
 from tests.kits.saving_node import SECOND, World
 from tests.kits.waiting import until
 
@@ -199,8 +199,7 @@ async def test_a_killed_criu_ends_the_task_and_its_gang_is_told_so(world: World)
     await frozen(world)
     await world.step("dump")
     await until(lambda: (world.folder / "frozen").exists())
-    for pid in criu_dumping(world.images()[0]):
-        os.kill(pid, signal.SIGKILL)
+    kill_criu(world.images()[0])
     assert (await world.seen(TaskExitedReport)).exit_code == -9
     assert world.stages()[-2:] == ["save_failed", "kill_sent"]
     assert "had TERM" not in world.output(0)

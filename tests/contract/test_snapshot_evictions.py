@@ -1,7 +1,6 @@
 """A whole agent on a machine with CRIU: evictions in which the platform saves the task, and starts that restore it."""
 
 import json
-import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.kits.agent import carry_out
-from tests.kits.criu import criu_dumping, criu_program, needs_criu, paused_criu
+from tests.kits.criu import criu_program, kill_criu, needs_criu, paused_criu
 from tests.kits.saving_node import SECOND, WAITS, World
 from tests.kits.small_disk import SmallDisk
 from tests.kits.waiting import until
@@ -269,8 +268,7 @@ async def test_an_agent_that_stays_away_leaves_no_task_behind(world: World) -> N
 async def test_a_killed_criu_ends_the_task(world: World) -> None:
     """Nobody knows what it has left of it."""
     await saving(world)
-    for pid in criu_dumping(world.images()[0]):
-        os.kill(pid, signal.SIGKILL)
+    kill_criu(world.images()[0])
     exited = await world.seen(TaskExitedReport)
     assert (exited.exit_code, world.stages()) == (-9, ["noticed", "frozen", "save_failed", "kill_sent"])
     assert "had TERM" not in world.output(0)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.kits.criu import criu_dumping, criu_program, needs_criu, paused_criu
+from tests.kits.criu import criu_dumping, criu_program, kill_criu, needs_criu, paused_criu
 from tests.kits.saved_programs import DEVICE, PRELUDE, PROGRAMS, REFUSED
 from tests.kits.waiting import PATIENCE_S, exit_of, until
 
@@ -423,8 +423,7 @@ async def test_a_criu_that_is_killed_leaves_a_task_that_must_not_go_on(tmp_path:
     image = await _saving(node, tmp_path)
     node.runtime = node.agent()
     await node.runtime.adopt()
-    for pid in criu_dumping(image.folder / image.name):
-        os.kill(pid, signal.SIGKILL)
+    kill_criu(image.folder / image.name)
     dumped = await node.runtime.save(FIRST, image, "1")
     assert (dumped.is_whole, dumped.why_not) == (False, "the program that saved it was killed")
     assert (await node.end(FIRST)).code == -signal.SIGKILL

@@ -5,6 +5,7 @@ import functools
 import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,10 @@ def criu_dumping(image: Path) -> list[int]:
             if is_criu and any(handle.stat().st_ino == own.st_ino for handle in (each / "fd").iterdir()):
                 found.append(int(each.name))
     return found
+
+
+def kill_criu(image: Path) -> None:
+    """Kills CRIU that saves into this folder. What it has made of itself may end first, by the end of the other."""
+    for pid in criu_dumping(image):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
