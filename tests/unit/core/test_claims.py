@@ -6,11 +6,12 @@ import pytest
 from tests.kits.claims import EVERY_CLAIM, classes
 from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
 
+from bailiff_core.explain import explain_job
 from bailiff_core.lifecycle import stale_grace
 from bailiff_core.model.document import TEN_YEARS
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.job_labels import is_excluded
-from bailiff_core.model.policy import DEFAULT_CLAIMS, Policy
+from bailiff_core.model.policy import DEFAULT_CLAIMS, Claims, Policy
 from bailiff_core.queue.preemption_delay import delay_of
 from bailiff_service.policy_files import read_policy
 
@@ -124,6 +125,33 @@ def test_nobody_shortens_the_policy_s_delay_without_a_grant(tell, claimed, limit
     story = tell(policy(claims=SAFE["claims"] | {"preemption_delay": limit}, protections={"preemption_delay": "5m"}))
     story.submit("hasty", gpus=1, preemption_delay=claimed)
     assert delay_of(story.state, story.job("hasty")) == granted
+
+
+def test_explain_names_each_claim_and_what_of_it_is_granted(tell):
+    protections = {"excluded": [{"tier": "gold"}], "preemption_delay": "5m"}
+    story = tell(policy(**SAFE, protections=protections, projects=projects(team=EVERY_CLAIM.model_dump(mode="json"))))
+    claims = {"grace": HOUR, "stale_grace": "never", "preemption_delay": 0, "preemptible": False, "labels": {"tier": "gold"}}
+    said = {}
+    for project in ("team", "other"):
+        story.submit(project, gpus=1, tasks=2, project=project, **claims)
+        sections = explain_job(story.state, story.job(project), story.records)
+        (section,) = (each for each in sections if each.question == "What does it claim, and what is granted?")
+        said[project] = [each.text for each in section.sentences]
+    assert len(said["team"]) == len(Claims.model_fields)
+    assert said["team"] == [
+        "It claims grace 1h, which is granted.",
+        "It claims preemptible false, which is granted.",
+        "It claims stale_grace never, which is granted.",
+        "It claims preemption_delay 0ms, which is granted.",
+        "It claims labels protected, which is granted.",
+    ]
+    assert said["other"] == [
+        "It claims grace 1h, and is granted 10m.",
+        "It claims preemptible false, and is granted true.",
+        "It claims stale_grace never, and is granted 10m.",
+        "It claims preemption_delay 0ms, and is granted 5m.",
+        "It claims labels protected, and is granted not protected.",
+    ]
 
 
 def test_a_policy_of_before_claims_bounds_the_grace_alone():
