@@ -174,6 +174,20 @@ def test_once_an_operator_resumes_it_it_may_evict_the_victim_again():
     assert story.job("low").phase == "evicting"
 
 
+def test_an_operator_s_pause_is_the_only_hold_of_a_job_that_does_not_start_meanwhile():
+    """So the owner's resume in a log from before LOGIC 8, when operators had no hold of their own, still ends all there is."""
+    story = pool("n1", rules=policy(restarts={"max_start_failures": 1}, identity={"operators": ["ops"]}))
+    story.submit("job", gpus=8)
+    story.actor = "ops"
+    story.pause("job")
+    refuse(story, "job")
+    (requeued,) = story.decisions("JobRequeued")
+    assert requeued.held
+    story.actor = "eve"
+    story.resume("job")
+    assert (story.job("job").phase, story.job("job").holds) == ("pending", {})
+
+
 def test_a_resume_may_say_that_nothing_has_changed():
     story = pool("n1")
     story.runs("low", gpus=8)

@@ -3,7 +3,7 @@
 from bailiff_core.model.claims import is_preemptible
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.scheduling_class import scheduling_class_of, shared_parts
-from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.state import OPERATOR, Job, PoolState
 from bailiff_core.model.work_lost import note_loss
 from bailiff_core.records import decisions, facts
 
@@ -208,7 +208,7 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     else:
         note_over(state, job, decision.outcome, decision.cause)
         _count(job, decision.outcome, voluntary=voluntary)
-    if decision.held:
+    if decision.held and OPERATOR not in job.holds:  # until LOGIC 8 both were one hold
         hold_job(state, job, decision.held)
     if decision.outcome not in NOT_EVICTED or decision.cause in INVOLUNTARY:
         job.last_eviction = state.now
