@@ -1,4 +1,4 @@
-"""How near somebody is to the rates of the policy is an alarm, by name, before anything is rejected.
+"""Who sends much: named before anything is rejected, above a limit rejected or made to wait, and in nobody's way.
 
 With the real services and real signatures. What is limited is in docs/reference/limits.md.
 """
@@ -13,13 +13,14 @@ from tests.kits.signed_pool import POOL, SignedPool
 from tests.unit.bus.virtual_time import in_virtual_time
 
 from bailiff.client.rejections import NEAR_FOR, PoolAlarms
+from bailiff_admission.turns import MAX_BYTES, Turns
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.messages.dead_letters import Alarm
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.records import Wire, decode
-from bailiff_core.records.facts import InputRejected
+from bailiff_core.records.facts import InputRejected, WriterStarted
 from bailiff_core.records.job_requests import JobSubmitted, SubmitJob
 from bailiff_core.records.node_requests import DrainNode, NodeDrained
 from bailiff_core.records.pool_requests import ApplyPolicy
@@ -153,3 +154,26 @@ async def test_what_operators_alone_may_send_goes_before_what_waits_and_is_above
         assert decided[:drains] == [NodeDrained] * drains
         assert JobSubmitted in decided, "others have waited meanwhile"
         assert rejected(pool) == []
+
+
+@in_virtual_time
+async def test_of_too_many_that_wait_the_newest_of_the_loudest_are_rejected_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Turns.__init__, "__defaults__", (20, MAX_BYTES))  # requests that wait
+    async with SignedPool(tmp_path) as pool:
+        await limited(pool, {})
+        await pool.stop("admission")
+        for number in range(50):
+            submits(pool, number, source="/loud")
+        submits(pool, 50, source="/other")
+        for replica in ("first", "second"):
+            pool.start_admission(name=replica)
+            await asyncio.sleep(2 * BURST)
+            await pool.stop(replica)
+        await pool.until("it is read", lambda state: len(state.jobs) == 20)
+        assert len(pool.facts(WriterStarted)) == 3
+        assert {*pool.state.jobs} == {*(f"other-{number}" for number in range(19)), "other-50"}
+        assert {each.source for each in rejected(pool)} == {"/loud"}
+        assert sum(each.count for each in rejected(pool)) == 31
+        assert "more requests of this user wait than the pool reads ahead" in rejected(pool)[0].reason
