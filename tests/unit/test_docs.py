@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -172,6 +173,16 @@ def leads_somewhere(path: Path, link: str) -> bool:
     name, _, anchor = link.partition("#")
     target = (path.parent / name).resolve() if name else path
     return target.exists() and (not anchor or anchor in anchors(target))
+
+
+def test_no_line_of_text_stands_directly_below_a_table() -> None:
+    """It would be a row of the table, with one cell."""
+
+    def faults(_: Path, text: str) -> list[str]:
+        lines = without_fences(text).splitlines()
+        return [line for above, line in pairwise(lines) if above.startswith("|") and line.strip() and not line.startswith("|")]
+
+    assert on_pages(faults) == {}
 
 
 def test_make_targets_exist() -> None:

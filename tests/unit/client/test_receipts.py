@@ -39,6 +39,7 @@ from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Document
 from bailiff_core.model.job_spec import ADDED_LABELS
 from bailiff_core.records import AUDIT_TYPES, facts
+from bailiff_log.seals import SealChain
 from bailiff_log.signed_requests import FILLED_DEMAND
 
 MINE = Trust((KNOWN["root"],), (KNOWN["sealing"],), (KNOWN["witness"],))
@@ -199,10 +200,23 @@ async def test_the_latest_preemption_counts_unless_another_is_named(tmp_path: Pa
     with pytest.raises(ClientError, match="train-1 was preempted 2 times") as no:
         await collect(log.source, "train-1", eviction=3)
     assert no.value.advice == "give one of them: --eviction 1 to 2"
-    with pytest.raises(ClientError, match="preempts train-3"):
+    with pytest.raises(ClientError, match=f"#{first} is no decision that preempts train-3"):
         await collect(log.source, "train-3", first)
+    with pytest.raises(ClientError, match="#1 is no decision that preempts a job"):
+        await collect(log.source, "", 1)
     with pytest.raises(ClientError, match="no decision preempts train-3"):
         await collect(log.source, "train-3")
+
+
+async def test_before_the_first_seal_only_a_job_that_was_preempted_is_told_to_wait_for_it(tmp_path: Path) -> None:
+    story = SignedStory(tmp_path)
+    preempted(story)
+    log = sealed(story)
+    unsealed = replace(log.source, chain=SealChain(POOL))
+    with pytest.raises(ClientError, match="has no seal yet"):
+        await collect(unsealed, "train-1")
+    with pytest.raises(ClientError, match="no decision preempts serve-1"):
+        await collect(unsealed, "serve-1")
 
 
 async def test_the_command_says_which_of_several_preemptions_it_wrote(tmp_path: Path) -> None:
@@ -442,6 +456,16 @@ def test_the_command_writes_a_page_and_checks_it_offline(log: Path, tmp_path: Pa
     other.write_text(f"{before}{mark}{text}{end}<meta http-equiv=refresh content='0;url=https://example.com'>{end}{after}")
     shown = json.loads(bailiff("audit", "check-receipt", other, "-o", "json").output)
     assert (shown["verdict"], shown["page"]) == ("consistent", "other"), "its maker has added something to the page"
+
+
+def test_a_witness_may_be_given_with_its_address_and_a_key_that_is_none_refutes_nothing(tmp_path: Path) -> None:
+    """`make up` writes both, as `audit verify --witness-key` takes them."""
+    path = tmp_path / "receipt.json"
+    path.write_text(usual_text())
+    with_address = bailiff("audit", "check-receipt", path, "--witness", f"{KNOWN['witness']} http://127.0.0.1:8632")
+    assert with_address.exit_code == 0, with_address.output
+    none = bailiff("audit", "check-receipt", path, "--witness", "no-key")
+    assert (none.exit_code, "--witness: " in none.output, "refuted" in none.output) == (ExitCode.USAGE, True, False)
 
 
 def test_a_receipt_of_a_decision_is_named_after_it(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,14 +106,12 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
         ClientError: There is no such preemption, it is not sealed yet, or the log does not match its seals.
     """
     last = source.chain.last
-    if last is None:
-        raise await not_sealed(source.pool, source.read, time_ns() // 1000)
     leaves: list[bytes] = []
     found: tuple[int, decisions.PreemptionDecided] | None = None
     evictions: list[int] = []
     async with aclosing(source.wires()) as wires:
         async for seq, wire, leaf in wires:
-            if seq < last.size:
+            if last is not None and seq < last.size:
                 leaves.append(leaf)
             if dict(wire.headers).get("ce_type") != DECIDED or (about.encode() not in wire.value if about else seq != decision):
                 continue
@@ -128,11 +126,13 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
         text = f"{source.pool}: {about} was preempted {count_text(len(evictions), 'time')}"
         raise ClientError(ExitCode.NOT_FOUND, text, f"give one of them: --eviction 1 to {len(evictions)}")
     if found is None:
-        what = f"#{decision} preempts {about or 'no job'}" if decision is not None else f"no decision preempts {about}"
-        text = f"{source.pool}: {f'no record {what}' if decision is not None else what}"
+        by = "no decision" if decision is None else f"#{decision} is no decision that"
+        text = f"{source.pool}: {by} preempts {about or 'a job'}"
         raise ClientError(ExitCode.NOT_FOUND, text, f"see: bailiff explain {about or decision}")
     if not found[1].victims:
         raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{found[0]} has no victims: resources became free by themselves")
+    if last is None:  # only now: a seal is worth waiting for where there is something to show
+        raise await not_sealed(source.pool, source.read, time_ns() // 1000)
     if found[0] >= last.size:
         text = f"{source.pool}#{found[0]} is not sealed yet: the last seal is over {count_text(last.size, 'record')}"
         raise ClientError(ExitCode.NOT_FOUND, text, "wait for the next seal, or name an earlier one: --decision SEQ")

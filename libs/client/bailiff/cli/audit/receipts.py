@@ -83,7 +83,9 @@ def check_receipt(
     ] = None,
     witness: Annotated[
         list[str] | None,
-        typer.Option("--witness", metavar="VKEY", help="A witness that must have cosigned the seal; repeatable."),
+        typer.Option(
+            "--witness", metavar="VKEY", help="A witness that must have cosigned the seal: VKEY or VKEY URL; repeatable."
+        ),
     ] = None,
 ) -> ExitCode:
     """Check a receipt from the file alone: what it proves, and what it does not.
@@ -95,7 +97,13 @@ def check_receipt(
     from bailiff.audit.receipt.model import MAX_BYTES, InvalidReceipt
     from bailiff.audit.receipt.page import is_own_page, text_in
     from bailiff.tables.audit import receipt_block
+    from bailiff_log.cosignatures import witness_keys
+    from bailiff_log.signed_notes import NoteError
 
+    try:
+        trust_in = Trust(tuple(root or ()), tuple(trust or ()), tuple(sorted(witness_keys(witness or ()))))
+    except NoteError as error:  # a key that is none would refute every receipt
+        raise ClientError(ExitCode.USAGE, f"--witness: {error}") from None
     try:
         with file.open("rb") as opened:
             raw = opened.read(MAX_BYTES + 1)
@@ -105,7 +113,7 @@ def check_receipt(
         if len(raw) > MAX_BYTES:
             raise InvalidReceipt(f"more than {MAX_BYTES} bytes")
         content = raw.decode()
-        found = check_receipt(text_in(content), Trust(tuple(root or ()), tuple(trust or ()), tuple(witness or ())))
+        found = check_receipt(text_in(content), trust_in)
         page = "json" if content.startswith("{") else "own" if is_own_page(content) else "other"
     except UnicodeDecodeError:
         found, page = unreadable("not UTF-8"), "other"
