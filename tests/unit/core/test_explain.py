@@ -675,6 +675,18 @@ def test_a_drained_node_among_the_reasons_names_the_command() -> None:
     assert says(found, "It would fit with n1, which is drained; to place tasks there again: bailiff undrain n1.")
 
 
+def test_a_drained_node_is_named_to_a_job_that_it_would_not_help_at_once() -> None:
+    """It is full, so undraining it places nobody; without the reason, "no placement was found" remains a riddle."""
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4)
+    story.drain("n1")
+    story.submit("job", gpus=1)
+    found = explained(story, "job")["What would unblock it?"]
+    assert says(found, "Even without any of the jobs that run now, no placement was found for it.")
+    assert says(found, "Drained, so without new tasks: n1.")
+
+
 def test_a_node_that_kubernetes_has_cordoned_is_uncordoned_there() -> None:
     story = Story()
     story.node("n1", gpus=4)

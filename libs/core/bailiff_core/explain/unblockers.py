@@ -100,6 +100,7 @@ def latest_start_by_limits(state: PoolState, job: Job) -> Iterator[Sentence]:
     backfill = Backfill(snapshot, unit, StepBudget(steps))
     if not backfill.reserved:
         yield Sentence("Even without any of the jobs that run now, no placement was found for it.")
+        yield from _drained(state)
     elif backfill.starts_by_evictions:
         yield Sentence("It fits once backfilled jobs are evicted, which is done for the first job in the queue.")
     elif backfill.starts is not None:
@@ -111,6 +112,13 @@ def latest_start_by_limits(state: PoolState, job: Job) -> Iterator[Sentence]:
         unlimited = [each.id for each in state.active_jobs() if each.demand.run_time_limit is None and each.id != job.id]
         names = f": {first_names(unlimited)}" if unlimited else ""
         yield Sentence(f"Run-time limits do not bound when it fits: that depends on jobs without a run-time limit{names}.")
+
+
+def _drained(state: PoolState) -> Iterator[Sentence]:
+    nodes = [state.nodes[number] for number in state.draining]
+    if nodes:
+        seqs = seqs_of(*(node.drain.seq for node in nodes[:MAX_NAMED] if node.drain is not None))
+        yield Sentence(f"Drained, so without new tasks: {first_names([node.name for node in nodes])}.", seqs)
 
 
 def _evicting(state: PoolState) -> Iterator[Sentence]:
