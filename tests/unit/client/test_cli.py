@@ -167,6 +167,8 @@ def test_an_unknown_name_is_reported_with_the_closest_one(bailiff: Run, argument
         ("no-such-job", "after: there is no job 'trian-8': it has ended", "did you mean 'train-8'?"),
         ("unknown-class", "there is no priority class 'trian'; the policy has train", "did you mean 'train'?"),
         ("no-such-node", "there is no node 'gpu01'; the pool has gpu-01", "did you mean 'gpu-01'?"),
+        ("unknown-class", "there is no priority class 'zzz'; the policy has train", "all: bailiff class list"),
+        ("no-such-job", "there is no job 'zzz'", "there are "),
         (
             "job-exists",
             "job 'train-8' exists already",

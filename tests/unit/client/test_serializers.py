@@ -283,6 +283,9 @@ def test_describe_names_why_a_job_failed_and_counts_its_last_failure() -> None:
     Console(file=out, width=140).print(job_block(details))
     assert "task 0 ended with exit code 3; it failed 1 time, and max_failures is 0" in out.getvalue()
     assert "1, evicted 0 times, failed 1 time" in out.getvalue()
+    details["summary"]["user_verified"] = True
+    Console(file=out, width=140).print(job_block(details))
+    assert "1, evicted 0 times by others, failed 1 time" in out.getvalue()
     assert "bailiff logs bad" in out.getvalue()
 
 

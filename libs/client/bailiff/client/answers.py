@@ -52,7 +52,11 @@ def advice_on(outcome: Outcome, job: str, state: PoolState) -> str:
         return f"to run it again: bailiff resubmit {job}; a free name: --name {free_name(state, job)}"
     unknown = re.search(r"there is no [a-z ]+ '([^']+)'", outcome.reason)
     kind = next((each for each in NAMES if outcome.code == each.REJECTION), None)
-    return kind.hint(unknown[1], NAMES[kind](state)) if kind is not None and unknown is not None else ""
+    if kind is None or unknown is None:
+        return ""
+    hint = kind.hint(unknown[1], NAMES[kind](state))
+    listed = re.search(r"; the (pool|policy) has ", outcome.reason) and not hint.startswith("did you mean")
+    return f"all: {kind.ALL}" if listed else hint
 
 
 async def require_accepted(

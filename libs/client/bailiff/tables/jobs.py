@@ -70,7 +70,8 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
     if "sub_groups" in request:
         facts.add_row("sub-groups", text(", ".join(group["name"] for group in request["sub_groups"])))
     evicted, failed = count_text(row["evictions"], "time"), count_text(row["failures"], "time")
-    facts.add_row("attempts", f"{row['attempt']}, evicted {evicted}, failed {failed}")
+    by = " by others" if row["user_verified"] else ""  # what its verified owner, or a job of theirs, evicts is not counted
+    facts.add_row("attempts", f"{row['attempt']}, evicted {evicted}{by}, failed {failed}")
     if details["attempt_end"]:
         facts.add_row("before", text(details["attempt_end"]))
     facts.add_row("submitted", f"{time_cell(row['submitted_at'])}  (#{row['submitted_seq']})")
