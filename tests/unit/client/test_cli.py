@@ -380,6 +380,17 @@ def test_following_the_logs_of_a_job_that_has_not_started_says_what_it_waits_for
     assert bailiff("logs", "train-8", "-f").stderr == bailiff("logs", "serve-2").stderr == ""
 
 
+def test_logs_of_a_job_that_never_ran_say_so(bailiff: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(logs, "print_output", nothing)
+    assert bailiff("logs", "serve-2").stderr == "serve-2 has not started: reserved, waiting for train-7, train-8\n"
+    assert "has no retained output" in bailiff("logs", "train-8").stderr
+    assert bailiff("cancel", "serve-2").exit_code == ExitCode.DONE
+    assert bailiff("logs", "serve-2").stderr.startswith("serve-2 never started: cancelled")
+
+
 @pytest.mark.slow
 def test_logs_of_an_unknown_job_and_of_a_job_without_output(bailiff: Run) -> None:
     assert bailiff("logs", "nobody").exit_code == ExitCode.NOT_FOUND

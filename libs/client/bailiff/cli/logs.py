@@ -58,7 +58,10 @@ async def logs(
         printed = await print_output(session, client, wanted, is_over)
         if not printed and known is None:
             raise no_such_job(job, projection.state)
-        if not printed:
+        if not printed and not follow and known is not None and known.first_wait is None:
+            what = "has not started" if known.phase in NOT_STARTED else "never started"
+            session.err.print(f"{job} {what}: {waits_text(projection.state, known)}", style="dim", markup=False)
+        elif not printed:
             which = "" if wanted == OutputFilter(projection.pool, job) else " that matches"
             session.err.print(f"{job} has no retained output{which}", style="dim", markup=False)
     return None
