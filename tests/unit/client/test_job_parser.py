@@ -177,6 +177,13 @@ def test_gpu_shares() -> None:
         ({"fraction": 0.5, "gpus": 1}, "--fraction: cannot be combined with gpus: remove one"),
         ({"fraction": 0.5, "gpu_memory": "4GiB"}, "--gpu-memory: cannot be combined with fraction: remove one"),
         ({"gpu_devices": 2}, "--gpu-devices: is the number of shared GPUs"),
+        ({"gpu_model": "A100"}, "--gpu-model: is the model of a task's GPUs: also set gpus, fraction, gpu-memory or mig"),
+        ({"gpu_model": "A100", "gpus": 0}, "--gpu-model: is the model of a task's GPUs"),
+        ({"groups": [{"gpus": 1}, {"gpu_model": "A100"}]}, "--groups.1.gpu-model: is the model of a task's GPUs"),
+        (
+            {"placement": "prefer nvlink", "fraction": 0.5},
+            "--placement: is about whole GPUs of one task or several: also set gpus",
+        ),
         ({"min_tasks": 3, "tasks": 2}, "min_tasks is 3, but the job has only 2 tasks"),
         ({"topology": {"topology": "racks", "require": "rack"}}, "--topology.require: no such field; did you mean required?"),
         ({"sub_groups": [{"name": "a", "min-task": 1}]}, "--sub-groups.0.min-task: no such field; did you mean min-tasks?"),
@@ -187,6 +194,11 @@ def test_conflicting_fields_are_reported(fields: dict[str, object], expected: st
     with pytest.raises(ClientError) as caught:
         request_of(**fields)
     assert expected in caught.value.text
+
+
+@pytest.mark.parametrize("amount", [{"gpus": 1}, {"gpus": 0.5}, {"fraction": 0.5}, {"gpu_memory": "4GiB"}, {"mig": "3g.40gb"}])
+def test_any_amount_of_gpus_may_be_of_one_model(amount: dict[str, object]) -> None:
+    assert request_of(gpu_model="A100", **amount).demand.tasks[0].gpu_models == ("A100",)
 
 
 def test_a_gang_with_every_field() -> None:

@@ -382,6 +382,11 @@ def test_every_option_reaches_the_request(bailiff: Run) -> None:
         (["--topology", "racks:zone", "--near", "rows:row"], "--near: expected a level of racks"),
         (["--fraction", "0.5", "--gpus", "1"], "--fraction: cannot be combined with gpus"),
         (["--interactive", "--array", "2"], "--interactive and --array are mutually exclusive"),
+        (["--gpu-model", "A100"], "--gpu-model: is the model of a task's GPUs: also set gpus, fraction, gpu-memory or mig"),
+        (
+            ["--max-failures", "2", "--on-failure", "end"],
+            "--max-failures: the job ends at its first failure, as on-failure is end",
+        ),
     ],
 )
 def test_conflicting_options_are_reported(bailiff: Run, options: list[str], message: str) -> None:

@@ -39,6 +39,9 @@ def with_options(document: dict[str, Any], options: JobOptions, how: How) -> fro
         if _is_terminal() and not {"tty", "sim_run_for"} & {*document, *given}:
             given["tty"] = True
     document |= given
+    if options.max_failures and document.get("on_failure") == "end":
+        text = "--max-failures: the job ends at its first failure, as on-failure is end"
+        raise ClientError(ExitCode.USAGE, text, "remove one; with retries: --on-failure restart")
     if document.get("tty") and how.interactive and os.environ.get("TERM"):
         document["env"] = {"TERM": os.environ["TERM"], **(document.get("env") or {})}
     for field, texts in options.mappings_given().items():

@@ -280,6 +280,8 @@ def checked(document: Mapping[str, Any]) -> tuple[SubmitJob | None, Faults]:
                 faults.append(((variables,), f"{variable} is set by Bailiff for each task"))
     faults += [(place, _no_such_field(str(place[-1]), known)) for place, known in _unknown_inside(document)]
     demand["tasks"] = _groups(document, faults)
+    if demand.get("placement") == "prefer nvlink" and not any(group.get("gpu_milli") for group in demand["tasks"]):
+        faults.append((("placement",), "is about whole GPUs of one task or several: also set gpus"))
     try:
         job = SubmitJob.model_validate_json(json.dumps({"demand": demand, "spec": spec}, default=str))
     except ValidationError as error:
@@ -368,6 +370,8 @@ def _group(fields: Mapping[str, Any], place: Place, faults: Faults) -> dict[str,
         )
     elif "gpu_devices" in fields and not shares and "mig" not in fields:
         faults.append(((*place, "gpu_devices"), "is the number of shared GPUs: also set fraction or gpu-memory"))
+    if fields.get("gpu_model") and not any(group.get(GROUP_FIELDS[name].path[0]) for name in ("gpus", *SHARES, "mig")):
+        faults.append(((*place, "gpu_model"), "is the model of a task's GPUs: also set gpus, fraction, gpu-memory or mig"))
     return group
 
 
