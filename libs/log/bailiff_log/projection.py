@@ -26,10 +26,9 @@ from .snapshot_file import SnapshotDraft, StoredSnapshot, read_changes, read_sna
 NEAR_END = 12_000  # offsets: beyond the distance between two state digests
 KEPT_FROM = 1_000  # records: folding fewer again costs less than keeping what they changed
 RENEWED_AFTER = 10_000  # records, as far apart as state digests of a busy log
-COMPARE_INTERVAL_S = 5.0
-LIVE_SHARE = 50
-"""A reader that follows the log compares for at most this part of its time: all readers get a digest at once, and a large state
-keeps each of them for a second."""
+COMPARE_SHARE = 50
+"""A reader compares for at most this part of its time, besides near the end of what is there: a large state takes a second, in
+which nothing else is done. All readers get a new digest at once."""
 
 
 class StateDiverged(Exception):
@@ -221,18 +220,17 @@ class Projection:
         at, end = entry.offset, self.reader.known_end
         if at < end <= at + NEAR_END:
             return True
-        pause = COMPARE_INTERVAL_S if at < end else LIVE_SHARE * self._comparing_took
-        return asyncio.get_running_loop().time() - self._compared_at >= pause
+        return asyncio.get_running_loop().time() - self._compared_at >= COMPARE_SHARE * self._comparing_took
 
     def _compare(self, entry: Entry, fact: StateDigest) -> None:
         now = asyncio.get_running_loop().time
         began = now()
         draft = self.draft_snapshot()
-        self._compared_at, self._comparing_took = began, now() - began
         if draft.digest != fact.digest:
             draft.discard()
             raise StateDiverged(f"{self.pool}#{entry.record.seq}: the log's state digest is {fact.digest}, folded {draft.digest}")
         self.save_snapshot(draft, entry)
+        self._compared_at, self._comparing_took = began, now() - began
 
     def draft_snapshot(self) -> SnapshotDraft:
         """The present state, written beside the snapshot; `save_snapshot` replaces the snapshot by it."""
