@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bailiff_admission import turns as turns_of_users
 from bailiff_admission.input_positions import InputPositions
-from bailiff_admission.turns import KNOWN, MAX_USERS, OPERATORS, QUANTUM, RANKS, SMALLEST, UNKNOWN, UNKNOWN_EVERY, Turns, User
+from bailiff_admission.turns import KNOWN, LATER_EVERY, MAX_USERS, QUANTUM, RANKS, SMALLEST, UNKNOWN, Turns, User
 
 users = st.builds(User, st.sampled_from(RANKS), st.sampled_from(["ada", "bo", "cy", "dee"]))
 sizes = st.integers(1, 3 * QUANTUM)
@@ -54,20 +54,20 @@ def test_a_request_waits_for_one_round_of_the_others_per_quantum(backlog, size, 
     assert all(waited <= (rounds + 1) * QUANTUM + 3 * QUANTUM for waited in per_other.values())
 
 
-@given(st.integers(1, 300), st.integers(1, 50))
-def test_known_users_come_first_and_unknown_ones_still_have_their_share(unknown, known):
-    turns = Turns()
-    for number in range(unknown):
-        turns.add(User(UNKNOWN, f"source-{number}"), "unknown", 1)
-    for _ in range(known):
-        turns.add(User(KNOWN, "ada"), "known", 1)
-    turns.add(User(OPERATORS, "olga"), "operator", 1)
-    taken = turns.take(unknown + known + 1)
-    assert taken[0] == "operator"
-    contended = taken[1 : len(taken) - taken[::-1].index("known")]
-    assert contended.count("unknown") <= len(contended) // UNKNOWN_EVERY + 1
-    if known > 2 * UNKNOWN_EVERY:
-        assert "unknown" in contended
+@given(st.lists(st.sampled_from(RANKS), max_size=300), st.integers(1, 50))
+def test_earlier_ranks_come_first_and_each_later_one_has_its_share_while_it_waits(arriving, limit):
+    turns, waiting, passed = Turns(), Counter(), Counter()
+    for number in range(0, len(arriving), limit):
+        for rank in arriving[number : number + limit]:
+            turns.add(User(rank, "somebody"), rank, 1)
+            waiting[rank] += 1
+        for _ in range(limit // 2 if number + limit < len(arriving) else len(turns)):
+            (taken,) = turns.take(1)
+            due = [rank for rank in RANKS if waiting[rank] and passed[rank] >= LATER_EVERY - 1]
+            assert taken == min(waiting) or taken in due, "nobody comes before an earlier rank, but for its share"
+            waiting = +(waiting - Counter([taken]))
+            passed = Counter({rank: passed[rank] + 1 for rank in waiting if rank != taken})
+            assert all(passed[rank] <= LATER_EVERY for rank in waiting if rank > min(waiting)), "each later rank has its share"
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), sizes), min_size=1, max_size=600))

@@ -4,6 +4,7 @@ With the real services and real signatures. What is limited is in docs/reference
 """
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,16 @@ from tests.kits.signed_pool import POOL, SignedPool
 from tests.unit.bus.virtual_time import in_virtual_time
 
 from bailiff.client.rejections import NEAR_FOR, PoolAlarms
-from bailiff_admission.turns import MAX_BYTES, Turns
+from bailiff_admission.turns import LATER_EVERY, MAX_BYTES, Turns
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.messages.dead_letters import Alarm
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.permissions import ROOT_ACTOR
 from bailiff_core.records import Wire, decode
 from bailiff_core.records.facts import InputRejected, WriterStarted
-from bailiff_core.records.job_requests import JobSubmitted, SubmitJob
-from bailiff_core.records.node_requests import DrainNode, NodeDrained
+from bailiff_core.records.job_requests import CancelJob, JobSubmitted, PauseJob, SubmitJob
 from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_log.keys import key_id, new_private_key
 
@@ -137,22 +138,31 @@ async def test_bytes_are_limited_and_the_rejection_says_from_when_on_they_are_no
 
 
 @in_virtual_time
-async def test_what_operators_alone_may_send_goes_before_what_waits_and_is_above_no_user_s_rate(tmp_path: Path) -> None:
+async def test_under_a_flood_what_an_operator_does_to_others_jobs_comes_first_in_no_rate_and_stops_nobody(tmp_path: Path) -> None:
     async with SignedPool(tmp_path) as pool:
-        rate, drains = {"requests_per_second": 1}, BURST + 10
-        await limited(pool, {"user": rate, "pool": rate})
-        for number in range(BURST):
-            submits(pool, number)
-        await pool.until("the pool's rate is used up", lambda state: len(state.jobs) == BURST, within_s=2 * BURST)
+        await limited(pool, {"user": {"requests_per_second": 1}, "pool": {"requests_per_second": 1}})
         for number in range(BURST):
             submits(pool, number, ADA)
-        for number in range(drains):
-            pool.request(DrainNode(node="n1", reason=f"{number}"), pool.root)
-        await pool.until("all are decided", lambda state: len(state.jobs) == 2 * BURST, within_s=10 * BURST)
-        kinds = [type(decode(Wire(each.headers, each.value)).data) for each in pool.messages(topics.AUDIT.name)]
-        decided = [kind for kind in kinds[kinds.index(NodeDrained) :] if kind in (NodeDrained, JobSubmitted)]
-        assert decided[:drains] == [NodeDrained] * drains
-        assert JobSubmitted in decided, "others have waited meanwhile"
+        await pool.until("the pool's rate is used up", lambda state: len(state.jobs) == BURST, within_s=2 * BURST)
+        await asyncio.sleep(BURST // 2)
+        pool.request(PauseJob(job="ada-0"), actor=ROOT_ACTOR)  # a claim
+        for number in range(BURST - 1):
+            submits(pool, number)
+        for number in range(BURST, BURST + BURST // 2 - 1):
+            submits(pool, number, ADA)
+        begins = len(pool.messages(topics.REQUESTS.name))
+        for job in range(BURST):
+            pool.request(PauseJob(job=f"ada-{job}"), pool.root)
+            pool.request(CancelJob(job=f"ada-{job}"), pool.root)
+        await pool.until("all are decided", lambda state: f"other-{BURST - 2}" in state.jobs, within_s=10 * BURST)
+        records = [decode(Wire(each.headers, each.value)) for each in pool.messages(topics.AUDIT.name)]
+        auth = {int(each.cause.rpartition("/")[2]): each.auth for each in records if each.cause.startswith(topics.REQUESTS.name)}
+        assert [at for at in auth if at >= begins] == list(range(begins, begins + 2 * BURST)), "each is decided, in their order"
+        decided = list(auth)
+        meanwhile = decided[decided.index(begins) : decided.index(begins + 2 * BURST - 1)]
+        others, share = Counter(auth[at] for at in meanwhile if at < begins), len(meanwhile) // LATER_EVERY
+        assert others.keys() == {"signed", "none"}, "they stop nobody"
+        assert all(count <= share + 1 for count in others.values()), "others wait for them"
         assert rejected(pool) == []
 
 

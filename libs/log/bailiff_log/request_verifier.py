@@ -25,7 +25,7 @@ from typing import TypedDict
 
 from bailiff_bus.topics import REQUESTS
 from bailiff_core.admission.rejected import Rejected
-from bailiff_core.admission.request_order import RequestOrder
+from bailiff_core.admission.request_order import RequestOrder, went_first
 from bailiff_core.admission.senders import Asked, Ownership, judged, may_be_workload, unaccepted
 from bailiff_core.fold.log import request_key
 from bailiff_core.fold.open_jobs import keys_of, open_jobs, reached
@@ -369,7 +369,7 @@ class RequestVerifier:
             return None
         user = asked.demand.user if isinstance(asked, facts.JobSubmitted | facts.SubmitJob) else None
         sender = sender_name(self._policy_of_turns or DEFAULT_POLICY, _requester(record), user)
-        passed_by = self._order.passed_by(record, signed.key, kind, sender)
+        passed_by = self._order.passed_by(record, signed.key, sender, first=went_first(kind, _logic(record)))
         if passed_by is None:
             return None
         return "out-of-order", f"the same key signed the request at offset {passed_by}, which was taken before {record.cause}"

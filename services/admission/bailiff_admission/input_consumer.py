@@ -13,7 +13,7 @@ from bailiff_service.clock_and_ids import ClockAndIds
 from .input_positions import InputPositions
 from .rates import Kind, NearestRate, Rates
 from .shed_requests import ShedRequests, above_rate, too_many_waiting
-from .turns import OPERATORS, UNKNOWN, Turns, User
+from .turns import UNKNOWN, Turns, User
 
 INPUTS = (topics.REQUESTS, topics.PROPOSALS, topics.EVICTION_PROGRESS, topics.NODE_REPORTS)
 PARTITION_REFRESH_US = 30_000_000
@@ -169,7 +169,7 @@ class InputConsumer:
             self._others.append(message)
             return
         user, size = self._sender_of(message), len(message.value)
-        if user.rank != OPERATORS:
+        if user.paced:
             limits, rates = self._limits().user, self._source_rates if user.rank == UNKNOWN else self._user_rates
             retry_at = rates.retry_at(user.name, limits, size, message.time)
             if retry_at is not None:

@@ -2,7 +2,6 @@
 
 from bailiff_bus.envelope import InvalidMessage, ReceivedMessage
 from bailiff_bus.port import Message
-from bailiff_core.admission.request_order import goes_first
 from bailiff_core.model.state import PoolState
 from bailiff_core.permissions import Requester, keys_denial, sender_name
 from bailiff_core.records.job_requests import SubmitJob
@@ -17,8 +16,8 @@ def sender_of(state: PoolState, message: Message) -> User:
     """The user who takes a turn for this request.
 
     A signed request is its key holder's, or that of the user whom a holder signs in, or a bridge submits for. One without a valid
-    signature counts as its source's: a key that is merely named gives no turn of its holder's. Operators go first with what
-    operators alone may send; their other requests keep their order behind their submissions, as everybody's do.
+    signature counts as its source's: a key that is merely named gives no turn of its holder's. All that an operator signs goes
+    first, its submissions too: what it does to a job must not pass the submission. Those alone count in its rates.
     """
     received = ReceivedMessage(message)
     if not received.is_signed:
@@ -32,8 +31,9 @@ def sender_of(state: PoolState, message: Message) -> User:
     assert isinstance(body, RequestBody)
     sender = proven_sender(state, identity, body)
     assert sender is not None
-    if goes_first(type(body)) and keys_denial(state.rules, requester) is None:
-        return User(OPERATORS, identity.actor)
+    is_own = sender == sender_name(state.rules, requester)  # not what a bridge submits for somebody
+    if is_own and keys_denial(state.rules, requester) is None:
+        return User(OPERATORS, sender, paced=isinstance(body, SubmitJob))
     return User(KNOWN, sender)
 
 

@@ -5,7 +5,8 @@ Rules, for every rank (`OPERATORS` before `KNOWN` before `UNKNOWN`):
 * A user's requests keep their order.
 * In each round a user may have taken `QUANTUM` bytes; what is left over counts in the next round. A request counts as at least
   `SMALLEST` bytes, so a user waits for at most `ceil(size / QUANTUM)` rounds of the other users of the same rank.
-* One of `UNKNOWN_EVERY` requests is one of unknown users, while any of them waits: known users come first, and no rank starves.
+* One of `LATER_EVERY` requests is one of each later rank, while any of that waits: no rank starves, also where an
+  operator's key is stolen.
 * At most `max_waiting` requests and `max_bytes` of a rank wait. Beyond that, the newest request of the user with most waiting
   bytes is shed, to be rejected.
 * At most `MAX_USERS` users of a rank have turns of their own. Further ones share one until it is empty, so invented names gain
@@ -20,17 +21,18 @@ Request = TypeVar("Request")
 
 OPERATORS, KNOWN, UNKNOWN = RANKS = range(3)
 QUANTUM, SMALLEST = 4096, 512
-UNKNOWN_EVERY = 8
+LATER_EVERY = 8
 MAX_WAITING, MAX_BYTES, MAX_USERS = 10_000, 16 * 2**20, 256
 OTHERS = ""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whose turn a request waits for. rank: one of `RANKS`."""
+    """Whose turn a request waits for. rank: one of `RANKS`. paced: whether the rates of users count the request."""
 
     rank: int
     name: str
+    paced: bool = True
 
 
 @dataclass(slots=True)
@@ -44,13 +46,14 @@ class _Queue(Generic[Request]):
 
 @dataclass(slots=True)
 class _Rank(Generic[Request]):
-    """The waiting users of one rank, whose turn it is first."""
+    """The waiting users of one rank, whose turn it is first. passed: requests of other ranks taken while these wait."""
 
     max_waiting: int
     max_bytes: int
     users: OrderedDict[str, _Queue[Request]] = field(default_factory=OrderedDict)
     waiting: int = 0
     cost: int = 0
+    passed: int = 0
 
     def add(self, name: str, request: Request, cost: int) -> None:
         if name not in self.users and (OTHERS in self.users or len(self.users) >= MAX_USERS):
@@ -96,7 +99,6 @@ class Turns(Generic[Request]):
 
     def __init__(self, max_waiting: int = MAX_WAITING, max_bytes: int = MAX_BYTES) -> None:
         self._ranks: list[_Rank[Request]] = [_Rank(max_waiting, max_bytes) for _ in RANKS]
-        self._since_unknown = 0
 
     def __len__(self) -> int:
         return sum(rank.waiting for rank in self._ranks)
@@ -114,10 +116,9 @@ class Turns(Generic[Request]):
         return [self._next() for _ in range(min(limit, len(self)))]
 
     def _next(self) -> Request:
-        *others, unknown = self._ranks
-        first = next((rank for rank in others if rank.waiting), None)
-        self._since_unknown += 1
-        if first is None or (unknown.waiting and self._since_unknown >= UNKNOWN_EVERY):
-            self._since_unknown = 0
-            return unknown.take()
-        return first.take()
+        first, *later = waiting = [rank for rank in self._ranks if rank.waiting]
+        taken = next((rank for rank in later if rank.passed >= LATER_EVERY - 1), first)
+        for rank in waiting:
+            rank.passed += 1
+        taken.passed = 0
+        return taken.take()

@@ -17,7 +17,8 @@ from bailiff_core.model.job_spec import JobSpec, Workload
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records import Record, decode
 from bailiff_core.records.facts import ApplyPolicy, CancelJob, DrainNode, UndrainNode
-from bailiff_core.records.job_requests import SubmitJob
+from bailiff_core.records.job_requests import JobCancelled, JobSubmitted, SubmitJob
+from bailiff_core.records.node_requests import NodeDrained
 from bailiff_log.keys import key_id, known_keys
 from bailiff_log.signed_requests import signing_key
 
@@ -108,10 +109,36 @@ def test_two_submissions_of_a_signer_who_names_a_user_in_one_of_them_cannot_be_e
     records = run(story())
     assert named_by_verify(records) == []
     one, two = (record for record in records if signing_key(record) == key_id(LATE))
+    assert [each.split(": ")[1] for each in named_by_verify(exchanged(records, one, two))] == ["out-of-order"]
+
+
+def test_an_operator_s_action_passes_others_and_not_its_own_submission(tmp_path: Path) -> None:
+    async def story() -> list[Record]:
+        async with SignedPool(tmp_path) as pool:
+            pool.request(ApplyPolicy(policy=with_holder("late", bridges=())), pool.root)
+            await pool.until("the policy holds", lambda state: "late" in known_keys(state).values())
+            for _ in range(BURST // SECOND + 10):  # the pool's rate is used up: what follows waits
+                pool.request(CancelJob(job="nothing"))
+            for job in ("a", "b"):
+                pool.request(submission(job, None), LATE)
+                pool.request(CancelJob(job=job), LATE)
+            pool.request(DrainNode(node="n1"), LATE)
+            await pool.until("the node is drained", lambda state: state.draining)
+            return [decode(wire) for wire in wires_of(pool)]
+
+    records = run(story())
+    own = [record for record in records if signing_key(record) == key_id(LATE)]
+    assert [type(record.data) for record in own] == [JobSubmitted, JobCancelled] * 2 + [NodeDrained]
+    assert named_by_verify(records) == []
+    *_, cancelled, drained = own
+    assert [each.split(": ")[1] for each in named_by_verify(exchanged(records, cancelled, drained))] == ["out-of-order"]
+
+
+def exchanged(records: Sequence[Record], one: Record, two: Record) -> list[Record]:
+    """The log with these two in each other's place."""
     place = {one.seq: two, two.seq: one}
     kept = ("seq", "time", "cycle", "cycle_end", "inputs")
-    exchanged = [replace(place.get(at.seq, at), **{name: getattr(at, name) for name in kept}) for at in records]
-    assert [each.split(": ")[1] for each in named_by_verify(exchanged)] == ["out-of-order"]
+    return [replace(place.get(at.seq, at), **{name: getattr(at, name) for name in kept}) for at in records]
 
 
 def places(records: Sequence[Record], key: str) -> list[int]:

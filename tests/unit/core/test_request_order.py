@@ -9,7 +9,6 @@ from tests.kits.log_builder import Story
 from bailiff_core.admission import request_order
 from bailiff_core.admission.request_order import RequestOrder
 from bailiff_core.records import Record, decode
-from bailiff_core.records.job_requests import CancelJob
 
 PARTITION = "bailiff.requests/0"
 
@@ -43,7 +42,7 @@ def found(taken: list[tuple[int, str, int]], kept: int, monkeypatch: pytest.Monk
     order, wrong, most = RequestOrder(_forget_at=kept), [], 0
     for offset, user, position in taken:
         record = replace(SOME, cause=f"{PARTITION}/{offset}", actor=user, inputs=((PARTITION, position),))
-        twice = [order.passed_by(record, "key", CancelJob, user) for _ in range(2)]  # a request may have two records
+        twice = [order.passed_by(record, "key", user) for _ in range(2)]  # a request may have two records
         wrong += [offset for passed_by in twice if passed_by is not None]
         most = max(most, len(order._newest))
     return wrong, most

@@ -1,7 +1,7 @@
 """The order in which admission takes requests: those of one line keep theirs; requests of different lines may pass each other.
 
-A line is what one key has signed in one name, sent to one partition, in one sender's turn. What only operators may send goes
-first, and a bridge's submissions take the turn of the user that they name: both are lines of their own.
+A line is what one key has signed in one name, sent to one partition, in one sender's turn: a bridge's submissions take that of
+the user whom they name. Before `OPERATORS_FIRST_SINCE`, what only operators may send was a line of its own.
 """
 
 from dataclasses import dataclass, field
@@ -26,9 +26,13 @@ class Line(NamedTuple):
     sender: str
 
 
-def goes_first(kind: type[RequestBody]) -> bool:
-    """Whether only operators may send it: theirs goes before all other requests."""
-    return kind.SENDER in ("operator", "keys")
+OPERATORS_FIRST_SINCE = 8
+"""Before this logic, of an operator's requests only what nobody else may send went first."""
+
+
+def went_first(kind: type[RequestBody], logic: int) -> bool:
+    """Whether the request could pass earlier ones of the same operator."""
+    return logic < OPERATORS_FIRST_SINCE and kind.SENDER in ("operator", "keys")
 
 
 KEPT_LINES = 10_000
@@ -63,19 +67,19 @@ class RequestOrder:
                 self._done.pop(partition, None)
                 self._before.pop(partition, None)
 
-    def passed_by(self, record: Record, key: str, kind: type[RequestBody], sender: str) -> int | None:
+    def passed_by(self, record: Record, key: str, sender: str, *, first: bool = False) -> int | None:
         """The offset of a later request of the same line that was taken before this one; None: there is none.
 
         Args:
             record: Of the request, whose cause is its place.
             key: That signed it.
-            kind: What it asks for.
             sender: Whose turn it took.
+            first: `went_first`.
         """
         partition, _, offset = record.cause.rpartition("/")
         if not offset.isdecimal() or partition in self._cut:
             return None
-        line, place = Line(partition, key, record.actor, goes_first(kind), sender), int(offset)
+        line, place = Line(partition, key, record.actor, first, sender), int(offset)
         newest = self._newest.get(line, self._before.get(partition, 0) - 1)
         self._newest[line] = max(newest, place)
         position = dict(record.inputs).get(partition)

@@ -356,7 +356,7 @@ class PoolLimits(Limits):
 class LimitRules(Document):
     """What may be asked for; more is rejected, with the time from which it may be sent again.
 
-    The rates do not count what operators alone may send.
+    Of what operators sign, the rates of users count submissions only.
 
     Attributes:
         user: Of each user. Those with unverified names are one user for `open_jobs`, and one for each `source` in the rates.
