@@ -73,6 +73,9 @@ LEFT_FOLDERS = Metric("bailiff_left_folders", "gauge", ("pool", "node"), "folder
 ENDED_LOG_BYTES = Metric("bailiff_ended_log_bytes", "gauge", ("pool", "node"), "disk space of the logs of ended tasks, bytes")
 OPEN_EVICTIONS = _pools("bailiff_open_evictions", "gauge", ("pool", "stage"), "evictions decided and not finished, by stage")
 QUEUE_LENGTH = _pools("bailiff_queue_length", "gauge", ("pool", "priority_class"), "pending jobs")
+JOBS_BELIEVED_LESS = _pools(
+    "bailiff_jobs_believed_less", "gauge", ("pool",), "jobs that ignored a grace, or left unreadable checkpoints"
+)
 PAUSED_JOBS = _pools("bailiff_paused_jobs", "gauge", ("pool",), "paused jobs")
 NODES = _pools("bailiff_nodes", "gauge", ("pool", "state"), "nodes, by state")
 NODE_SILENCE = _pools(

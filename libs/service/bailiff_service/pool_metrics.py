@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from bailiff_core.model.claims import believed_less
 from bailiff_core.model.evictions import ActiveEviction, active_evictions
 from bailiff_core.model.mig import listed_devices, profile_of
 from bailiff_core.model.state import Node, PoolState, Task
@@ -10,6 +11,7 @@ from bailiff_core.queue import start_slo
 
 from .metrics import (
     DEVICES,
+    JOBS_BELIEVED_LESS,
     LATE_STARTS,
     LATE_STARTS_ALLOWED,
     MIG_DEVICES,
@@ -35,6 +37,7 @@ def pool_samples(state: PoolState) -> Iterator[Sample]:
     pending = Counter(state.jobs[name].class_name for name in state.queue)
     for entry in state.rules.priority_classes:
         yield QUEUE_LENGTH, (entry.name,), pending[entry.name]
+    yield JOBS_BELIEVED_LESS, (), len(believed_less(state))
     yield PAUSED_JOBS, (), sum(job.phase == "paused" for job in state.jobs.values())
     states = Counter(state_of(node) for node in state.nodes.values())
     for name in NODE_STATES:

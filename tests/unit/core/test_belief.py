@@ -1,12 +1,22 @@
 """A job that ignores its grace, or reports checkpoints that cannot be read, gets less of both next time, and gains nothing."""
 
+import io
+
 import pytest
+from rich.console import Console
 from tests.kits.log_builder import HOUR, MINUTE, SECOND, policy
 
+from bailiff.doctor.checks import belief_checks
+from bailiff.render.serializers.job_details import job_details
+from bailiff.render.serializers.jobs import job_rows
+from bailiff.tables.job_columns import jobs_text
+from bailiff.tables.jobs import job_block
 from bailiff_core.explain import explain_job
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.work_lost import lost_gpu_ms
 from bailiff_core.records import facts
+from bailiff_service.metrics import JOBS_BELIEVED_LESS
+from bailiff_service.pool_metrics import pool_samples
 
 CLAIMED = 8 * MINUTE
 CHECKPOINT = facts.Checkpoint(step=7, bytes=1, duration=SECOND, sha256="0" * 64)
@@ -139,3 +149,28 @@ def test_explain_names_what_was_claimed_and_what_is_believed(story):
     assert less.text.startswith("It is believed less, 1 time in a row:")
     assert "its grace is 4m instead of 8m" in less.text
     assert "at most 30m counts as work lost instead of 1h" in less.text
+
+
+def shown(story):
+    """The list, the description of the job, what the doctor finds, and the metric."""
+    out, job, now = io.StringIO(), story.job("job"), story.state.now
+    Console(width=100, file=out).print(job_block(job_details(story.state, job, now, [], [])))
+    (count,) = (value for metric, _, value in pool_samples(story.state) if metric is JOBS_BELIEVED_LESS)
+    return jobs_text(job_rows(story.state, now)), out.getvalue(), belief_checks(story.state), count
+
+
+def test_an_operator_is_shown_which_jobs_are_believed_less(story):
+    listed, described, found, count = shown(story)
+    assert ("BELIEVED" in listed, "believed" in described, found, count) == (False, False, [], 0)
+    for _ in range(2):
+        ignores(story)
+        starts(story)
+    listed, described, (check,), count = shown(story)
+    header, row = (line.split("\t") for line in listed.splitlines())
+    assert row[header.index("BELIEVED")] == "less"
+    assert ["believed", "less,", "2", "times", "in", "a", "row"] in [line.split() for line in described.splitlines()]
+    assert (check["status"], count) == ("warn", 1)
+    assert check["found"] == "1 job believed less, for ignored graces or unreadable checkpoints: job (2 times in a row)"
+    saves(story)
+    starts(story)
+    assert shown(story)[2:] == ([], 0)

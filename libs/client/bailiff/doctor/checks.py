@@ -25,6 +25,7 @@ from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.messages.seals import CheckpointRefused
 from bailiff_bus.port import AccessDenied, BusUnavailable, TopicMissing
 from bailiff_core.humanize import approval_advice, count_text, duration_text, first_names
+from bailiff_core.model.claims import believed_less
 from bailiff_core.model.snapshots import checkpointing, driver_of
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.records.wire import UnreadableRecord
@@ -229,6 +230,7 @@ async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator
                 *drain_checks(state),
                 *device_checks(state),
                 *snapshot_checks(state),
+                *belief_checks(state),
                 *enrolment_checks(state),
             ):
                 yield check
@@ -332,6 +334,16 @@ def snapshot_checks(state: PoolState) -> list[Check]:
     return [
         finding(f"snapshots {state.pool}", "warn", summary, "install CRIU there, or choose nodes that have it for these jobs")
     ]
+
+
+def belief_checks(state: PoolState) -> list[Check]:
+    """A finding that names the jobs that are believed less now, if there are any."""
+    less = believed_less(state)
+    if not less:
+        return []
+    names = first_names([f"{job.id} ({count_text(job.unkept, 'time')} in a row)" for job in less])
+    summary = f"{count_text(len(less), 'job')} believed less, for ignored graces or unreadable checkpoints: {names}"
+    return [finding(f"claims {state.pool}", "warn", summary, f"bailiff explain {less[0].id} says why")]
 
 
 def enrolment_checks(state: PoolState) -> list[Check]:

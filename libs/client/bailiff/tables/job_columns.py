@@ -83,6 +83,7 @@ COLUMNS: Mapping[str, Column] = {
     "ended": Column("ENDED", lambda row: _time(row["ended_at"]), lambda row: _day_and_minute(row["ended_at"])),
     "failures": Column("FAILURES", lambda row: str(row["failures"] or "-"), number=True),
     "labels": Column("LABELS", lambda row: ",".join(f"{name}={value}" for name, value in row["labels"].items())),
+    "believed": Column("BELIEVED", lambda row: row["believed"], optional=True),
     "note": Column("NOTE", lambda row: row["note"], optional=True),
 }
 DEFAULT = ("ahead", "job", "user", "class", "state", "gpus", "nodes", "attempt", "evicted", "time")
@@ -116,7 +117,7 @@ def chosen(rows: Sequence[JobRow], named: Sequence[str] = (), *, wide: bool = Fa
         raise InvalidRequest([f"columns: there is no column {unknown[0]!r}"], f"columns: {', '.join(COLUMNS)}")
     if named:
         return list(named)
-    names = [*(WIDE if wide else DEFAULT), *(TIMES if times else ()), "note"]
+    names = [*(WIDE if wide else DEFAULT), *(TIMES if times else ()), "believed", "note"]
     return [name for name in names if not COLUMNS[name].optional or any(COLUMNS[name].cell(row) for row in rows)]
 
 

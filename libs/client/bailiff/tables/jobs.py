@@ -58,6 +58,8 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
         facts.add_row("reserved on", text(", ".join(row["reserved_nodes"])))
     for claim in details["claims"]:
         facts.add_row("claims", text(f"{claim['field']} {claim['claimed']}; granted: {claim['granted']}"))
+    if details["believed"]:
+        facts.add_row("believed", text(details["believed"]))
     request = details["request"]
     if "run_time_limit" in request:
         facts.add_row("run time limit", duration_text(request["run_time_limit"]))

@@ -28,6 +28,11 @@ class Claim(NamedTuple):
     granted: str
 
 
+def belief_text(job: Job) -> str:
+    """How far the job is believed less than others; empty: it is not."""
+    return f"less, {count_text(job.unkept, 'time')} in a row" if job.unkept else ""
+
+
 def claims_of(state: PoolState, job: Job) -> list[Claim]:
     """Returns what the job claims, and what of it is granted now."""
     demand, found = job.demand, []
@@ -59,8 +64,8 @@ def claim_sentences(state: PoolState, job: Job) -> Iterator[Sentence]:
         graces = f"{duration_text(grace)} instead of {duration_text(granted_grace(state, job))}"
         losses = f"{duration_text(believed(job, most))} counts as work lost instead of {duration_text(most)}"
         yield Sentence(
-            f"It is believed less, {count_text(job.unkept, 'time')} in a row: it used up its whole grace and saved nothing, or a "
-            "checkpoint that it had reported could not be read. "
+            f"It is believed {belief_text(job)}: it used up its whole grace and saved nothing, or a checkpoint that it had "
+            "reported could not be read. "
             f"So its grace is {graces}, and of its running time at most {losses}.",
             seqs_of(job.unkept_seq),
         )

@@ -4,7 +4,7 @@ from typing import Literal
 
 from .policy import DEFAULT_CLAIMS, Claims, PriorityClass
 from .project_tree import tree_of
-from .state import Job, PoolState
+from .state import ENDED, Job, PoolState
 
 NEVER = 1 << 62  # longer than any time, µs
 UNSTATED = Claims(
@@ -55,6 +55,11 @@ MOST_HALVINGS = 6
 def believed(job: Job, time: int) -> int:
     """Returns the part of a time, µs, that a job gets after it gave reasons to believe it less: half of it for each in a row."""
     return time >> min(job.unkept, MOST_HALVINGS)
+
+
+def believed_less(state: PoolState) -> list[Job]:
+    """Returns the jobs that have not ended and are believed less than others now."""
+    return [job for job in state.jobs.values() if job.unkept and job.phase not in ENDED]
 
 
 def within(state: PoolState, job: Job, name: Limit, claimed: int, default: int) -> int:

@@ -61,6 +61,7 @@ class JobDetails(PendingReason):
     Attributes:
         signed_by: The key that signed its submission.
         claims: What it claims that makes it harder to evict, and what of it is granted.
+        believed: How far it is believed less than others; empty: it is not.
         victims: The victims of its preemption.
         events: Lines for people.
         end_reason: Why it ended; empty if it succeeded.
@@ -71,6 +72,7 @@ class JobDetails(PendingReason):
     demand: str
     request: dict[str, Any]
     claims: list[ClaimRow]
+    believed: str
     end_reason: str
     attempt_end: str
     spec_digest: str
@@ -89,7 +91,7 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
     Args:
         history: Its records.
     """
-    from bailiff_core.explain.claims import claims_of  # as in `_why`
+    from bailiff_core.explain.claims import belief_text, claims_of  # as in `_why`
     from bailiff_core.explain.evictions import attempt_end
     from bailiff_core.explain.job_state import end_reason
 
@@ -104,6 +106,7 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
         "demand": demand_text(job.demand),
         "request": job.demand.to_data(),
         "claims": [{"field": each.field, "claimed": each.claimed, "granted": each.granted} for each in claims_of(state, job)],
+        "believed": belief_text(job),
         "spec_digest": job.spec_digest,
         "signed_by": _signed_by(job, history),
         "reserved_until": moment(job.reserved_until),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from typing_extensions import TypedDict
 
@@ -61,6 +61,7 @@ class CurrentJob(JobView):
         step: The last reported step.
         checkpoint_step: Step of the last reported checkpoint.
         checkpoint_at: Time of the last reported checkpoint.
+        believed: `less`: it ignored its grace, or its checkpoints could not be read; empty: as others.
     """
 
     labels: dict[str, str]
@@ -81,6 +82,7 @@ class CurrentJob(JobView):
     checkpoint_step: int | None
     checkpoint_at: Moment | None
     eviction: EvictionView | None
+    believed: Literal["", "less"]
     note: str
 
 
@@ -183,6 +185,7 @@ def current_job(state: PoolState, job: Job) -> CurrentJob:
         "checkpoint_step": max(checkpoints, default=None),
         "checkpoint_at": moment(job.last_checkpoint),
         "eviction": _eviction(job, job.eviction) if job.eviction is not None else None,
+        "believed": "less" if job.unkept else "",
         "note": job_note(state, job),
     }
 

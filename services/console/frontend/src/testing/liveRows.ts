@@ -45,6 +45,7 @@ export function aJob(name: string, more: Partial<LiveJob> = {}): LiveJob {
     submitted_at: "2026-01-01T00:00:00Z",
     started_at: "2026-01-01T00:00:00Z",
     pending_since: null,
+    believed: "",
     note: "",
     pending_reason: null,
     submitted_seq: 0,

@@ -1,6 +1,7 @@
 import type { AttachmentRow, JobHistory, JobPage, LiveJob } from "../../api";
 import { allocatedText, count, duration, evictionCauseText, gpusText, moment, sanitizeLine, times, userText } from "../../lib";
 import { Card, CopyButton, Elapsed, NodeLinks, projectPath, RelativeTime, SeqLink } from "../../ui";
+import { claimRows } from "./claimRows";
 import { evictedText } from "./evictedText";
 
 interface Props {
@@ -96,7 +97,7 @@ export function JobFacts({ pool, live, whole, details }: Props & { pool: string 
         {submitted && <><dt>Submitted</dt><dd><RelativeTime at={submitted} /> <span class="soft">{moment(submitted)}</span> {seq !== undefined && <SeqLink pool={pool} seq={seq} />}</dd></>}
         {user && <><dt>Submitted by</dt><dd>{user} {details && <span class="soft">{ownerProof(details)}</span>}</dd></>}
         {whole?.waited_s !== null && whole?.waited_s !== undefined && <><dt>Time to first start</dt><dd>{duration(whole.waited_s)}</dd></>}
-        {details && details.claims.length > 0 && <><dt>Claims</dt><dd>{details.claims.map((each) => <div key={each.field}>{each.field} {each.claimed} <span class="soft">granted: {each.granted}</span></div>)}</dd></>}
+        {details && claimRows(details).length > 0 && <><dt>Claims</dt><dd>{claimRows(details).map(([said, holds]) => <div key={said}>{said} <span class="soft">{holds}</span></div>)}</dd></>}
         {labels.length > 0 && <><dt>Labels</dt><dd>{labels.map(([name, value]) => <div key={name} class="mono">{sanitizeLine(`${name}=${value}`)}</div>)}</dd></>}
         {digest && <><dt>Spec</dt><dd><span class="mono digest" title={digest}>{digest.slice(0, 16)}…</span> <CopyButton text={digest} what="the digest" /> <span class="soft">salted SHA-256; the log does not contain the command</span></dd></>}
         {details && details.attachments.length > 0 && <><dt>Attached</dt><dd>{details.attachments.slice(-ATTACHMENTS).map((each) => <Attached key={each.seq} pool={pool} of={each} />)}</dd></>}

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { ApiError, type AttemptItem, type Eviction, type JobHistory, type JobPage, type QueuedJob, type RecordItem } from "../../api";
 import { ticks } from "../../lib";
 import { aJob } from "../../testing/liveRows";
+import { claimRows } from "./claimRows";
 import { eventRows } from "./eventRows";
 import { alternatives, evictionReason, liveEviction } from "./evictionReason";
 import { afterText, evictionStages, proofsOf } from "./evictionStages";
@@ -31,6 +32,18 @@ const WHOLE: JobHistory = {
   first_started_at: at(10), waited_s: 10, ended_at: null, ended_seq: null, outcome: null, reason: null, pending_reason: null, pending_reason_at: null, pending_reason_seq: null, attempts: [ATTEMPT], evictions: [],
 };
 const drawn = (line: ReturnType<typeof jobTimeline>) => line!.lanes.map((lane) => [lane.name, ...lane.segments.map((part) => `${part.kind} ${(part.from - time(0)) / 1000}-${part.open ? "" : (part.to - time(0)) / 1000}`)]);
+
+describe("claims", () => {
+  const claims = [{ field: "grace", claimed: "8m", granted: "4m" }];
+
+  test("each is shown with what of it is granted", () => {
+    expect(claimRows({ claims, believed: "" })).toEqual([["grace 8m", "granted: 4m"]]);
+  });
+
+  test("that the job is believed less is shown, also where it claims nothing", () => {
+    expect(claimRows({ claims: [], believed: "less, 2 times in a row" })).toEqual([["believed", "less, 2 times in a row"]]);
+  });
+});
 
 describe("the timeline", () => {
   test("pending, placed, running", () => {
