@@ -9,7 +9,7 @@ from rich.text import Text
 from bailiff.client.accounting import FIGURES, cell
 
 from .cells import RESTART
-from .style import table, text
+from .style import MOST_WIDTH, Unsqueezed, table, text
 
 HEADINGS = tuple({"restart": RESTART}.get(name, name.replace("_", " ").upper()) for name in FIGURES)
 
@@ -21,7 +21,7 @@ def accounting_table(found: Mapping[str, Any], by: Sequence[str]) -> RenderableT
     for row in rows:
         made.add_row(*(text(cell(row, key) or "(none)") for key in by), *_figures(row))
     made.add_row(*(["TOTAL", *[""] * (len(by) - 1)] if by else []), *_figures(found["totals"]))
-    lines: list[RenderableType] = [made, Text(_window(found), "dim")]
+    lines: list[RenderableType] = [Unsqueezed(made, MOST_WIDTH), Text(_window(found), "dim")]
     if found["more"]:
         lines.append(Text(f"only the first {len(rows)} rows are shown; the total has all", "yellow"))
     return Group(*lines)
