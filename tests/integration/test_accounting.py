@@ -287,8 +287,20 @@ async def _of_the_client(api: Api, whole: dict[str, str], by_day: Any) -> None:
         assert sum(found.capacity_by_time.values()) == pytest.approx(found.capacity, abs=1e-4)
         with pytest.raises(bailiff.InvalidRequest, match="there is no 'week'"):
             await b.accounting("week")
-        with pytest.raises(bailiff.ClientError, match="no pool 'pool-z'"):
+        with pytest.raises(bailiff.PoolNotFound, match="no pool 'pool-z'"):
             await b.accounting(pool="pool-z")
+        with pytest.raises(bailiff.UserNotFound, match="no user 'adda' in pool-a") as unknown:
+            await b.accounting(user=["ada", "adda"])
+        assert "did you mean 'ada'" in unknown.value.advice
+        with pytest.raises(bailiff.ProjectNotFound):
+            await b.accounting(project="nosuch", since=whole["from"])
+        with pytest.raises(bailiff.ClassNotFound, match="no priority class 'trai'"):
+            await b.accounting(priority_class="trai")
+        with pytest.raises(bailiff.JobNotFound):
+            await b.accounting(job="red-11")
+        before = {"since": "2000-01-01", "until": "2000-01-02"}
+        for known in ({"user": "ada"}, {"priority_class": "interactive"}, {"job": ["red-1", "blue-2"]}):
+            assert (await b.accounting(**before, **known)).totals.jobs == 0, "it is in the policy, or was at another time"
 
 
 async def _of_the_command(api: Api, whole: dict[str, str], by_day: Any, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -310,6 +322,10 @@ async def _of_the_command(api: Api, whole: dict[str, str], by_day: Any, monkeypa
     assert "Capacity: " in table
     whole_answer = json.loads((await asyncio.to_thread(run, "accounting", "-o", "json", *window)).output)
     assert whole_answer["totals"] == by_day["totals"]
+    unknown = await asyncio.to_thread(run, "accounting", "--project", "read")
+    assert unknown.exit_code == ExitCode.NOT_FOUND
+    assert "there is no project 'read' in pool-a" in unknown.output
+    assert "did you mean 'red'" in unknown.output
     monkeypatch.delenv("BAILIFF_API")
     refused = await asyncio.to_thread(run, "accounting")
     assert refused.exit_code == ExitCode.USAGE

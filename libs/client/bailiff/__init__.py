@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # `as`: these are the names of the package
         Timeout as Timeout,
         Unreachable as Unreachable,
         UnreadableLog as UnreadableLog,
+        UserNotFound as UserNotFound,
     )
     from bailiff.client.settings import ClientSettings as ClientSettings
     from bailiff.fields import JobFields as JobFields, JobFile as JobFile
@@ -112,6 +113,7 @@ _NAMES = {
         "Timeout",
         "Unreachable",
         "UnreadableLog",
+        "UserNotFound",
     ),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}

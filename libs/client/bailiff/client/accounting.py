@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 from bailiff_core.humanize import user_text
 from bailiff_core.records.wire import time_text
 
-from .errors import ClientError, ExitCode, InvalidRequest, how_to_reach
+from .errors import (
+    NAMES_COMPARED,
+    ClassNotFound,
+    ClientError,
+    ExitCode,
+    InvalidRequest,
+    JobNotFound,
+    NotFound,
+    PoolNotFound,
+    ProjectNotFound,
+    UserNotFound,
+    how_to_reach,
+)
 
 if TYPE_CHECKING:
     from bailiff.client.http_connection import HttpConnection
@@ -25,6 +37,14 @@ COUNTS = ("preemptions", "jobs")
 PARAMETERS = {"class": "priority_class", "preemptor-project": "preemptor_project"}
 COLUMNS = PARAMETERS | dict.fromkeys(PERIODS, "time")
 MAX_ROWS = 100_000
+FILTERS: Mapping[str, type[NotFound]] = {
+    "user": UserNotFound,
+    "project": ProjectNotFound,
+    "priority_class": ClassNotFound,
+    "job": JobNotFound,
+}
+"""The parameters that filter, each with the error for an unknown name."""
+EVER = "1970-01-01T00:00:00Z"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -69,13 +89,18 @@ class Wanted:
 
 
 async def accounting(settings: ClientSettings, pool: str | None, wanted: Wanted) -> dict[str, Any]:
-    """The answer of the query interface, with `pool`. Raises `ClientError`."""
-    from urllib.parse import quote
-
+    """The answer of the query interface, with `pool`. Raises `ClientError`, such as `NotFound` for a name that never was."""
     connection = _connection(settings)
     try:
-        name = pool or settings.pool or await _only_pool(connection)
-        found = await connection.get(f"/pools/{quote(name, safe='')}/accounting", **wanted.parameters())
+        names = await _pools(connection)
+        name = pool or settings.pool or _only_pool(names)
+        if name not in names:
+            raise PoolNotFound.named(name, names)
+        parameters = wanted.parameters()
+        found = await connection.get(f"/pools/{name}/accounting", **parameters)
+        for parameter in [each for each in FILTERS if each in parameters]:
+            if not found["totals"]["jobs"] or len(parameters[parameter]) > 1:
+                await _require_known(connection, name, parameter, parameters[parameter])
     finally:
         connection.close()
     return {"pool": name, **found}
@@ -107,8 +132,29 @@ def cell(row: Mapping[str, Any], key: str) -> str:
     return value if length is None else value[:length].replace("T", " ")
 
 
-async def _only_pool(connection: HttpConnection) -> str:
-    names = [str(each["pool"]) for each in (await connection.get("/pools"))["items"]]
+async def _require_known(connection: HttpConnection, pool: str, parameter: str, names: Sequence[str]) -> None:
+    """Raises `NotFound` for a name that no job had at any time, and that is not in the policy either."""
+    path = f"/pools/{pool}"
+    ever = {"by": [parameter], "from": EVER}
+    counted = {row[parameter] for row in (await connection.get(f"{path}/accounting", **ever, **{parameter: names}))["rows"]}
+    for name in names:
+        if name in counted or (await connection.get(f"{path}/jobs", **{parameter: name}, limit=1))["items"]:
+            continue
+        applied = (await connection.get(f"{path}/records", type="PolicyApplied", order="desc", limit=1))["items"]
+        policy = applied[0]["data"]["policy"] if applied else {}
+        field = {"project": "projects", "priority_class": "priority_classes"}.get(parameter, "")
+        known = {each["name"] for each in policy.get(field, ())}
+        if name not in known:
+            rows = (await connection.get(f"{path}/accounting", **ever, limit=NAMES_COMPARED))["rows"]
+            known.update(row[parameter] for row in rows if row[parameter])
+            raise FILTERS[parameter].named(name, sorted(known), pool)
+
+
+async def _pools(connection: HttpConnection) -> list[str]:
+    return [str(each["pool"]) for each in (await connection.get("/pools"))["items"]]
+
+
+def _only_pool(names: Sequence[str]) -> str:
     if len(names) != 1:
         known = f"pools: {', '.join(names)}" if names else "the archive has no pool yet"
         raise ClientError(ExitCode.USAGE if names else ExitCode.NOT_FOUND, "which pool?", f"--pool POOL; {known}")

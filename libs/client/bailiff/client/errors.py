@@ -149,6 +149,12 @@ class ClassNotFound(NotFound):
     KIND, ALL, REJECTION = "priority class", "bailiff class list", "unknown-class"
 
 
+class UserNotFound(NotFound):
+    """No job of the pool was ever of such a user."""
+
+    KIND, ALL = "user", "bailiff accounting --by user"
+
+
 class Unreachable(_WithCode):
     """Kafka or the query interface does not respond."""
 
