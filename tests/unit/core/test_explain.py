@@ -675,6 +675,52 @@ def test_a_drained_node_among_the_reasons_names_the_command() -> None:
     assert says(found, "It would fit with n1, which is drained; to place tasks there again: bailiff undrain n1.")
 
 
+def test_a_drain_that_is_over_is_told_as_past() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("job", gpus=4)
+    story.drain("n1", mode="quick", reason="make down")
+    story.begin("job")
+    story.yields("job")
+    story.undrain("n1")
+    story.started("job")
+    said = [text for texts in explained(story, "job").values() for text in texts]
+    assert says(said, "it was evicted, because n1 was drained (quick): make down.")
+    assert not any("is drained" in text for text in said)
+
+
+def test_a_quota_that_is_not_in_force_names_the_nodes_that_do_not_count() -> None:
+    story = Story(policy(projects=[{"name": "vision", "quota": {"gpus": 4}}]))
+    for name in ("n1", "n2"):
+        story.node(name, gpus=2)
+    story.drain("n1")
+    story.runs("first", gpus=2, project="vision", preemptible=False)
+    story.submit("job", gpus=2, project="vision", preemptible=False)
+    found = explained(story, "job")["Why is it pending?"]
+    assert says(found, "is in force")
+    assert says(found, "What there is for quotas leaves out nodes that take no tasks: n1 (drained).")
+    story.undrain("n1")
+    story.submit("more", gpus=2, project="vision", preemptible=False)
+    assert not any("leaves out nodes" in text for text in explained(story, "more")["Why is it pending?"])
+
+
+def test_a_paused_job_says_what_explains_its_pause_only() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("job", gpus=4)
+    for _ in range(2):
+        story.pause("job")
+        story.begin("job")
+        story.yields("job")
+        said = explained(story, "job")
+        story.resume("job")
+        story.started("job")
+    assert said["Why was it paused?"] == ["At 01-01 00:00:00 it was paused."]
+    returns = said["When does it resume, and what protects it then?"]
+    assert says(returns, "It stopped at 01-01 00:00:00")
+    assert not any("requeued" in text for text in returns)
+
+
 def test_a_drained_node_is_named_to_a_job_that_it_would_not_help_at_once() -> None:
     """It is full, so undraining it places nobody; without the reason, "no placement was found" remains a riddle."""
     story = Story()

@@ -372,6 +372,9 @@ def test_other_jobs_of_its_owner_spare_who_left_for_it_in_vain_and_nobody_else_s
     if spared:
         assert "It spares low until" in (said := explained(story, "again"))
         assert "it was evicted in vain for jobs of eve (rule evicted-in-vain)" in said
+        story.pause("again")
+        assert "It spares" not in explained(story, "again"), "that is not why it is paused"
+        story.resume("again")
         until = story.state.spared["user eve"]["low"].until
         while story.time < until:
             assert story.job("low").phase == "running"

@@ -41,7 +41,7 @@ def earlier_evictions(state: PoolState, job: Job, evicted: Sequence[Record], his
         record, later = evicted[at], evicted[at + 1]
         records = [each for each in history if each.seq < later.seq]
         sentences = [
-            *eviction_reasons(state, job, record, records, count=False),
+            *eviction_reasons(state, job, record, records),
             *eviction_course(job, record, records),
             *_following_events(state, job, record, records),
         ]
@@ -49,21 +49,15 @@ def earlier_evictions(state: PoolState, job: Job, evicted: Sequence[Record], his
         yield Section(f"What happened when it {which}, at {clock(record.time)}?", tuple(sentences))
 
 
-def eviction_reasons(
-    state: PoolState, job: Job, record: Record, history: Sequence[Record], *, count: bool = True
-) -> Iterable[Sentence]:
-    """Preemptor or cause, rule, cost and runner-up.
-
-    Args:
-        count: Also how often the job was requeued in total.
-    """
+def eviction_reasons(state: PoolState, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+    """Preemptor or cause, rule, cost and runner-up."""
     if isinstance(record.data, decisions.EvictionDecided):
         request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
         if request is not None:
-            cause = without_stop(eviction_cause_text(record.data, actor_text(request)))
+            cause = _cause(record.data, actor_text(request))
             yield Sentence(f"At {clock(record.time)} {cause}.", seqs_of(request.seq, record.seq))
         else:
-            cause = without_stop(eviction_cause_text(record.data))
+            cause = _cause(record.data)
             text = cause if word_of(record) != EVICTED else f"{_subject(record.data.tasks)} evicted, because {cause}"
             yield Sentence(f"At {clock(record.time)} {text}.", seqs_of(record.seq))
     elif isinstance(record.data, decisions.MigrationDecided):
@@ -74,14 +68,21 @@ def eviction_reasons(
             what, seqs = f"{actor_text(request)} migrated it", seqs_of(request.seq, record.seq)
         else:
             why = "because that was requested" if record.data.cause == "migration" else "because it restarts"
-            what, seqs = f"it was migrated, {why}", seqs_of(record.seq)
+            what, reason, seqs = f"it was migrated, {why}", _past(reason), seqs_of(record.seq)
         yield Sentence(f"At {clock(record.time)} {what}{reason}; resources on {nodes} are reserved for it.", seqs)
     else:
         assert isinstance(record.data, decisions.PreemptionDecided)
         yield from _as_victim(state, job, record, record.data, history)
-    times = [each for each in history if isinstance(each.data, decisions.JobRequeued) and each.data.outcome != "failed"]
-    if count and len(times) > 1:
-        yield Sentence(f"It was requeued {len(times)} times in total.", tuple(each.seq for each in times))
+
+
+def _cause(data: decisions.EvictionDecided, requester: str = "") -> str:
+    text = without_stop(eviction_cause_text(data, requester))
+    return _past(text) if data.cause == "drain" else text
+
+
+def _past(text: str) -> str:
+    """The reason as of then: a drain may be over."""
+    return text.replace(" is drained", " was drained", 1)
 
 
 def _request_before(record: Record, kinds: tuple[type[Payload], ...], history: Sequence[Record]) -> Record | None:
@@ -164,6 +165,9 @@ def return_sentences(state: PoolState, job: Job, record: Record, history: Sequen
     """What followed, when the job resumes, and what protects it then."""
     after = [each for each in history if each.seq > record.seq]
     yield from _following_events(state, job, record, history)
+    times = [each for each in history if isinstance(each.data, decisions.JobRequeued) and each.data.outcome != "failed"]
+    if len(times) > 1 and job.phase != "paused":
+        yield Sentence(f"It was requeued {len(times)} times in total.", tuple(each.seq for each in times))
     if _cancelled(after) is not None or job.phase in ENDED:
         return
     if job.demand.on_eviction == "end" and job.eviction is not None:
@@ -196,7 +200,10 @@ def _following_events(state: PoolState, job: Job, record: Record, history: Seque
             lost = f"; it lost {loss_text(loss, each.data.lost_gpu_ms)}" if each.data.lost_gpu_ms else ""
             again = f" again, as its attempt {each.data.attempt} {ATTEMPT_ENDS[each.data.outcome]}," if requeued else ""
             since, requeued = each if requeued else record, True
-            yield Sentence(f"It was requeued{again} at {clock(each.time)}, at its old position{lost}.", seqs_of(each.seq))
+            at = f"at {clock(each.time)}"
+            stops = word_of(record) == "paused" and not again
+            text = f"It stopped {at}" if stops else f"It was requeued{again} {at}, at its old position"
+            yield Sentence(f"{text}{lost}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobShrunk):
             yield Sentence(f"It has been running without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs)
         elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
@@ -301,12 +308,12 @@ def attempt_end(job: Job, history: Sequence[Record]) -> Sentence | None:
 
 
 def _stopped_by(record: Record, history: Sequence[Record]) -> str:
-    """`preempted by high (inference 125)`, `node-1 is drained (quick)`, `ada evicted it: wrong data`."""
+    """`preempted by high (inference 125)`, `node-1 was drained (quick)`, `ada evicted it: wrong data`."""
     if isinstance(record.data, decisions.PreemptionDecided):
         return f"preempted by {preemptor_text(record.data.preemptor)}"
     if isinstance(record.data, decisions.EvictionDecided):
         request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
-        return without_stop(eviction_cause_text(record.data, actor_text(request) if request is not None else ""))
+        return _cause(record.data, actor_text(request) if request is not None else "")
     return "it was migrated"
 
 

@@ -12,8 +12,8 @@ from bailiff_core.records import Record, facts
 from .sentences import Sentence, clock, seqs_of, without_stop
 
 
-def failed_start_sentences(state: PoolState, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
-    """How many attempts in a row did not start, a node's newest reason, the nodes that are excluded since, and who is spared.
+def failed_start_sentences(job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
+    """How many attempts in a row did not start, a node's newest reason, and the nodes that are excluded since.
 
     Args:
         history: The records about the job, in order.
@@ -29,6 +29,10 @@ def failed_start_sentences(state: PoolState, job: Job, history: Sequence[Record]
         nodes = first_names(job.refused_by, MAX_NAMED)
         until = "until the agent there joins anew, or the job is paused and resumed"
         yield Sentence(f"It is not placed on {nodes} again {until}.", ())
+
+
+def spared_sentences(state: PoolState, job: Job) -> Iterable[Sentence]:
+    """Which jobs it may not preempt for now, as they were evicted in vain."""
     for name, entry in spared(state, job).items():
         why = f"it was evicted in vain for jobs of {job.user if job.user_verified else UNVERIFIED} (rule {evicted_in_vain.NAME})"
         yield Sentence(f"It spares {name} until {clock(entry.until)}: {why}.", seqs_of(entry.seq))

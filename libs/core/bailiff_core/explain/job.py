@@ -47,7 +47,7 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
         sections.append(Section("What would unblock it?", tuple(unblocking_sentences(state, job, refusal, without_selection))))
         sections.append(Section("Which limits of open jobs are near?", tuple(limit_sentences(state, job))))
     elif job.phase == "paused":
-        sections.append(Section("Why did it not start?", tuple(failed_start_sentences(state, job, history))))
+        sections.append(Section("Why did it not start?", tuple(failed_start_sentences(job, history))))
     elif job.id in state.queue:
         sections.append(Section("Why are some of its tasks pending?", tuple(obstacle_sentences(state, job))))
     evicted = [record for record in history if evicts(record, job.id)]

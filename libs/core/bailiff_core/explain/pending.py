@@ -9,9 +9,10 @@ from bailiff_core.queue import start_slo
 from bailiff_core.queue.head import backfilled_victims
 from bailiff_core.queue.preemption_delay import delay_text, may_preempt_from
 from bailiff_core.records import Record, decisions, facts
+from bailiff_core.scheduling_snapshot import current_usage
 
 from .drained_nodes import DrainedNodes
-from .failed_starts import failed_start_sentences
+from .failed_starts import failed_start_sentences, spared_sentences
 from .not_placed import held_back, waits_until, what_it_lacks, with_field
 from .pending_records import CONCLUSIVE
 from .sentences import Sentence, clock, listed, newest_of, seqs_of, without_stop
@@ -37,7 +38,8 @@ def pending_sentences(
     waits = waits_until(state, job)
     if waits is not None:
         yield Sentence(f"Restart backoff: {waits}.", seqs_of(_seq_of(history, decisions.JobRequeued)))
-    yield from failed_start_sentences(state, job, history)
+    yield from failed_start_sentences(job, history)
+    yield from spared_sentences(state, job)
     yield from _lateness(state, job)
     late = newest_of(recent, decisions.ScheduleTimedOut)
     if late is not None:
@@ -87,6 +89,8 @@ def obstacle_sentences(
         yield Sentence(f"Currently: {without_stop(reason)}.")
     elif held is not None and waits_until(state, job) is None:
         yield Sentence(f"Currently {held}.", seqs_of(state.policy_revision))
+    if reason is not None:
+        yield from _uncounted_nodes(state, job)
     delayed = may_preempt_from(state, job)
     if reason is not None and delayed <= state.now:
         yield from _without_selection(without_selection or WithoutSelection(state), state, job, excluded=refusal is None)
@@ -99,6 +103,17 @@ def obstacle_sentences(
     if delayed > state.now and job.may_preempt:
         text = f"It may not preempt before {clock(delayed)} ({delay_text(state, job)})."
         yield Sentence(text, seqs_of(state.policy_revision))
+
+
+def _uncounted_nodes(state: PoolState, job: Job) -> Iterable[Sentence]:
+    """Which nodes do not count, where not all of the quota of the job's projects is in force."""
+    usage = current_usage(state)
+    path = usage.tree.branches[usage.leaf_of(job)].path
+    nodes = [node for node in state.nodes.values() if node.devices and not node.schedulable]
+    if nodes and any(usage.entitlements[project].quota != usage.entitlements[project].full for project in path):
+        names = first_names([f"{node.name} ({'drained' if node.drain is not None else node.state})" for node in nodes])
+        seqs = seqs_of(*(node.drain.seq for node in nodes[:MAX_NAMED] if node.drain is not None))
+        yield Sentence(f"What there is for quotas leaves out nodes that take no tasks: {names}.", seqs)
 
 
 def _without_selection(now: WithoutSelection, state: PoolState, job: Job, *, excluded: bool) -> Iterable[Sentence]:
