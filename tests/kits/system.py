@@ -415,7 +415,7 @@ class Watch:
         await self.until(f"{name} has ended", lambda state: name in state.jobs and state.jobs[name].phase in ENDED)
         assert self.job(name).phase == phase, self.report()
 
-    async def until_alarm(self, code: str, mentions: str = "") -> str:
+    async def until_alarm(self, code: str, mentions: str = "", within_s: float = PATIENCE_S) -> str:
         """The text of an alarm of this pool with this code; waits for it."""
         found: list[str] = []
 
@@ -426,7 +426,7 @@ class Watch:
                     found.append(body.text)
             return bool(found)
 
-        await self.until_true(f"there is an alarm {code}", raised)
+        await self.until_true(f"there is an alarm {code}", raised, within_s)
         return found[-1]
 
     async def noted(self, job: str, attempt: int, tasks: int = 1) -> None:
