@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from bailiff_core.humanize import duration_text
 
-RESTART = "RESTART (ASSUMED OR MEASURED)"
-"""The heading of what a restart costs: measured of jobs that their nodes have saved and restored."""
+RESTART = "RESTART COST"
+"""The heading of what restarts cost: as the policy assumes, or as measured of jobs that their nodes saved and restored."""
 
 
 def seconds_cell(number: int | None) -> str:

@@ -222,7 +222,7 @@ CREATE TABLE lost_work (
 COMMENT ON TABLE lost_work IS 'a row per JobRequeued and JobShrunk, at its time';
 COMMENT ON COLUMN lost_work.gpu_milli IS 'GPUs of the tasks that stopped';
 COMMENT ON COLUMN lost_work.work_gpu_ms IS 'work since the last checkpoint, or since the start';
-COMMENT ON COLUMN lost_work.restart_gpu_ms IS 'what the restart costs: as the policy assumes, or as measured';
+COMMENT ON COLUMN lost_work.restart_gpu_ms IS 'what the policy assumes that the restart costs';
 CREATE INDEX lost_work_by_time ON lost_work (pool, from_at);
 
 CREATE VIEW attempt_loss AS
