@@ -64,6 +64,7 @@ def fill(
     rest: Number, ranks: Sequence[list[Member]], weight: Callable[[Member], Number], wanted: Callable[[Member], Number]
 ) -> None:
     short = []
+    start = {member.age: member.share for rank in ranks for member in rank}
     for rank in ranks:
         lost: list[tuple[Fraction, int, Member]] = []
         while True:
@@ -82,12 +83,37 @@ def fill(
                 member.share = share
             if not satisfied:
                 break
-        for *_, member in sorted(lost, key=lambda entry: entry[:2]):
-            step = (floor(member.share / member.step) + 1) * member.step - member.share
+        returned: dict[int, Fraction] = {}
+        common = Fraction(0)
+        none_left = [member for *_, member in lost if member.step - member.share > rest]
+        for common in sorted({Fraction(member.step) for member in none_left}, reverse=True):
+            needed = min(member.step - member.share for member in none_left if member.step == common)
+            returned = {}
+            least = {each.age: max(start[each.age], Fraction(floor(each.share / common) * common)) for each in unsatisfied}
+            for member in sorted(unsatisfied, key=lambda each: (least[each.age] - each.share, each.age)):
+                if rest + sum(returned.values()) < needed and member.share > least[member.age]:
+                    returned[member.age] = member.share - least[member.age]
+            if rest + sum(returned.values()) >= needed:
+                break
+            returned = {}
+        losses = {member.age: entry for entry, _, member in lost}
+        for member in unsatisfied:
+            if member.age in returned:
+                losses[member.age] = losses.get(member.age, -Fraction(member.owed)) - returned[member.age]
+                member.share, rest = member.share - returned[member.age], rest + returned[member.age]
+        again = []
+        for member in sorted([each for each in rank if each.age in losses], key=lambda each: (losses[each.age], each.age)):
+            size = common if member.age in returned else member.step
+            step = (floor(member.share / size) + 1) * size - member.share
             if step > rest:
                 short.append(member)
+                again += [member] if member.age in returned else []
                 continue
             given = min(step, wanted(member) - member.share)
+            member.share, rest = member.share + given, rest - given
+        for member in sorted(again, key=lambda each: (-returned[each.age], each.age)):
+            reached = floor((member.share + min(rest, returned[member.age])) / member.step) * member.step
+            given = max(Fraction(0), reached - member.share)
             member.share, rest = member.share + given, rest - given
     for member in short:
         given = min(rest, wanted(member) - member.share)

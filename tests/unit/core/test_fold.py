@@ -63,7 +63,7 @@ def sketch() -> Sketch:
 
 JOB_TIMES = (
     *("submitted_at", "pending_since", "not_before", "next_request_at", "reserved_until", "last_start", "last_eviction"),
-    *("last_checkpoint", "stale_since", "reservation_until"),
+    *("last_checkpoint", "stale_since", "reservation_until", "assigned_at"),
 )
 
 

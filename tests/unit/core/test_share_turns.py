@@ -48,14 +48,16 @@ def test_a_project_that_may_not_borrow_has_no_turn() -> None:
     assert list(share_turns(one_gpu("3h ago", over_quota_weight=0))) == []
 
 
-def test_who_could_not_use_what_is_left_over_has_no_turn_and_is_owed_nothing() -> None:
-    """Of one GPU half is each project's part: 0.4 are used, and of the 0.6 left over no whole GPU can be made."""
+def test_who_waits_for_more_than_others_leave_within_their_part_has_no_turn() -> None:
+    """Of one GPU half is each project's part: one asks for 0.4 in all, and of the rest no whole GPU can be made."""
     running = {"name": "o1", "project": "old", "gpus": 0.4, "node": "n1", "last_start": "3h ago", "submitted": "9h ago"}
-    waiting = [{"name": f"o{n}", "project": "old", "gpus": 0.4, "submitted": "1m ago"} for n in (2, 3)]
     young = {"name": "y1", "project": "young", "gpus": 1, "submitted": "2h ago"}
     projects = [{"name": "old"}, {"name": "young"}]
-    pool = {"nodes": [{"name": "n1", "gpus": 1}], "projects": projects, "jobs": [running, *waiting, young]}
+    pool = {"nodes": [{"name": "n1", "gpus": 1}], "projects": projects, "jobs": [running, young]}
     assert list(share_turns(Planning(snapshot(pool)).state)) == []
+    queued = {"name": "o2", "project": "old", "gpus": 0.4, "submitted": "1m ago"}
+    (began,) = share_turns(Planning(snapshot({**pool, "jobs": [running, queued, young]})).state)
+    assert [(each.project, each.gpu_milli) for each in began.owed] == [("old", -400), ("young", 400)]
 
 
 def test_a_turn_lasts_an_hour_whoever_waits() -> None:

@@ -130,6 +130,7 @@ def start_attempt(
     job.reserved_until = expires
     job.backfilled = backfilled
     job.last_start = job.stale_since = None
+    job.assigned_at = None if reserved else state.now
     with changing(state, job):
         job.tasks = tasks_of(state, job, placement, reserved)
     note_restores(state, job)
@@ -147,7 +148,7 @@ def job_starting(state: PoolState, decision: decisions.JobStarting) -> None:
                 task.state, task.start_seq = "starting", state.seq
     note_restores(state, job)
     if not any(task.state == "reserved" for task in job.tasks):
-        job.reserved_until = None
+        job.reserved_until, job.assigned_at = None, job.assigned_at or state.now
         preemption = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
         note_started(state, job, preemption.victims if preemption is not None else ())
         job.preemption = None
@@ -184,7 +185,7 @@ def requeue(state: PoolState, job: Job) -> None:
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True
     set_phase(state, job, "pending" if job.paused_seq is None else "paused")
-    job.last_start = job.stale_since = None
+    job.last_start = job.stale_since = job.assigned_at = None
 
 
 @folds(decisions.JobPending)

@@ -88,7 +88,7 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
         job.next_request_at += fact.jump if job.next_request_at else 0
         if job.reserved_until is not None:
             job.reserved_until += fact.jump
-        for name in ("last_start", "last_eviction", "last_checkpoint", "stale_since", "reservation_until"):
+        for name in ("last_start", "last_eviction", "last_checkpoint", "stale_since", "reservation_until", "assigned_at"):
             if getattr(job, name) is not None:
                 setattr(job, name, getattr(job, name) + fact.jump)
         job.eviction_times = [at + fact.jump for at in job.eviction_times]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bailiff_core.model.project_tree import DIRECT, ROOT
-from bailiff_core.model.state import PoolState
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import whole_job
 from bailiff_core.queue import share_turn as rule
 from bailiff_core.quota.fair_share import Contest
@@ -50,13 +50,18 @@ def _kept_until(state: PoolState, usage: Usage, contest: Contest) -> int:
         active = [
             job for job in map(state.jobs.__getitem__, state.active) if name in usage.tree.branches[usage.leaf_of(job)].path
         ]
-        for job in sorted(active, key=lambda job: (-(job.last_start or state.now), job.id)):
+        for since, job in sorted([(_used_since(state, job), job) for job in active], key=lambda each: (-each[0], each[1].id)):
             if used <= floor:
                 break
-            until = (job.last_start or state.now) + rule.TURN
+            until = since + rule.TURN
             used -= usage.allocated_to(whole_job(job)).gpu_milli
         found.append(until)
     return min(found)
+
+
+def _used_since(state: PoolState, job: Job) -> int:
+    """One that does not start has its GPUs, too; one that waits for its victims does not have them yet."""
+    return job.last_start or job.assigned_at or state.now
 
 
 def _named(project: str) -> str | None:

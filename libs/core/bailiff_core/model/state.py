@@ -354,6 +354,7 @@ class Job:
         failed_dependency: The job among them that did not succeed.
         start_failures: How many of its attempts in a row did not start.
         refused_by: Nodes that did not start its tasks, and are excluded for it: in `excluded_nodes` of its demand.
+        assigned_at: When its attempt could start, no task being reserved any more.
         victims: Victims of the preemptions with which its attempt started or grew.
         victims_in_vain: Victims of its attempts that did not start, or ended at once. It evicts none again before it has run.
     """
@@ -424,6 +425,7 @@ class Job:
     restart_time: int | None = None
     start_failures: int = 0
     refused_by: tuple[str, ...] = ()
+    assigned_at: int | None = None
     victims: tuple[str, ...] = ()
     victims_in_vain: tuple[str, ...] = ()
 

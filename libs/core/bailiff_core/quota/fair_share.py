@@ -54,12 +54,48 @@ class Contest(NamedTuple):
     owed: Mapping[str, int]
 
 
+class Rounding(NamedTuple):
+    """What rounding left over of the GPUs of one rank, by place among the siblings.
+
+    Attributes:
+        without: Those that have not a single step.
+        given: What each has of it.
+        due: What each lost to rounding, with what was owed to it, less what it has again in its own steps; times `weights`.
+        weights: The sum of the weights.
+    """
+
+    without: Sequence[int]
+    given: Mapping[int, Amount]
+    due: Mapping[int, Amount]
+    weights: Amount
+
+
 class Division(NamedTuple):
-    """How one project's share was divided among its children, and of what (`inputs`)."""
+    """How one project's share was divided among its children (`names`), and of what (`inputs`)."""
 
     inputs: tuple[object, ...]
+    names: Sequence[str]
     entitled: Sequence[Entitlement]
-    contest: Contest | None
+    roundings: Sequence[Rounding]
+
+    @property
+    def contest(self) -> Contest | None:
+        """`None` where everybody has a step. What is owed is less the mean, so that it stays small."""
+        if not self.roundings:
+            return None
+        given = {place: amount for each in self.roundings for place, amount in each.given.items()}
+        owed = {  # rounded up, so that whoever lost anything is owed it in the end
+            place: -((given.get(place, 0) * each.weights - amount) // each.weights)
+            for each in self.roundings
+            for place, amount in each.due.items()
+        }
+        mean = sum(owed.values()) // len(owed)
+        names = self.names
+        return Contest(
+            tuple(names[place] for place in sorted(place for each in self.roundings for place in each.without)),
+            {names[place]: self.entitled[place].share.gpu_milli - given[place] for place in sorted(given)},
+            {names[place]: owed[place] - mean for place in sorted(owed)},
+        )
 
 
 class Steps:
@@ -125,7 +161,7 @@ def entitlements(
         inputs = (above, full, requests, [steps.of(name) for name in family.names], owing)
         before = cache.get(family.parent)
         if before is None or before.inputs != inputs:
-            before = cache[family.parent] = Division(inputs, *_divide(tree, family, *inputs))
+            before = cache[family.parent] = Division(inputs, family.names, *_divide(tree, family, *inputs))
         found.update(zip(family.names, before.entitled, strict=True))
     return found
 
@@ -138,10 +174,10 @@ def _divide(
     requests: Sequence[ResourceVector],
     gpu_steps: Sequence[Amount],
     owed: Sequence[int],
-) -> tuple[list[Entitlement], Contest | None]:
+) -> tuple[list[Entitlement], list[Rounding]]:
     """Divides what one project has among its children."""
     ones, nothing = [1] * len(family.names), [0] * len(family.names)
-    turn = _Turn()
+    roundings: list[Rounding] = []
     columns = [
         _divide_resource(
             above[at],
@@ -150,7 +186,7 @@ def _divide(
             family,
             at,
             (ones, nothing) if at else (gpu_steps, owed),
-            _Turn() if at else turn,
+            [] if at else roundings,
         )
         for at in range(3)
     ]
@@ -160,7 +196,7 @@ def _divide(
         _entitlement(tree.branches[name], ResourceVector(*share), ResourceVector(*quota), stated)
         for name, share, quota, stated in zip(family.names, shares, in_force, full, strict=True)
     ]
-    return entitled, turn.contest(family.names)
+    return entitled, roundings
 
 
 def _entitlement(branch: Branch, share: ResourceVector, quota: ResourceVector, full: ResourceVector) -> Entitlement:
@@ -181,7 +217,7 @@ def _divide_resource(
     family: Siblings,
     at: int,
     rounding: tuple[Sequence[Amount], Sequence[int]],
-    turn: "_Turn",
+    roundings: list[Rounding],
 ) -> tuple[Sequence[Amount], Sequence[Amount]]:
     """The shares of one resource, and the quotas in force."""
     wanted = requested
@@ -195,37 +231,12 @@ def _divide_resource(
     if sum(claim for claim, quota in zip(claimed, quotas, strict=True) if quota >= 0) > total:
         bounded = [place for place, quota in enumerate(quotas) if quota > 0]
         start = [0 if quota >= 0 else claim for claim, quota in zip(claimed, quotas, strict=True)]
-        shares = _fill(total, claimed, start, [bounded], quotas, *rounding, turn)
+        shares = _fill(total, claimed, start, [bounded], quotas, *rounding, roundings)
         in_force = zip(shares, claimed, quotas, strict=True)
         return shares, [share if share < claim else quota for share, claim, quota in in_force]
     rest = total - sum(claimed)
     # 2. The rest, by priority and weight.
-    return _fill(rest, wanted, claimed, family.ranks[at], family.weights[at], *rounding, turn), quotas
-
-
-class _Turn:
-    """Who has a step of what rounding left over this time."""
-
-    def __init__(self) -> None:
-        self._without: list[int] = []
-        self._floors: dict[int, Amount] = {}
-        self._owed: dict[int, int] = {}
-
-    def note(self, without: Sequence[int], floors: Mapping[int, Amount], owed: Mapping[int, int]) -> None:
-        """Of one rank: as in `Contest`, by place."""
-        self._without += without
-        self._floors |= floors
-        self._owed |= owed
-
-    def contest(self, names: Sequence[str]) -> Contest | None:
-        """`None` where everybody has a step. What is owed is less the mean, so that it stays small."""
-        if not self._without:
-            return None
-        owed = {names[place]: amount for place, amount in sorted(self._owed.items())}
-        mean = sum(owed.values()) // len(owed)
-        left = {name: amount - mean for name, amount in owed.items()}
-        floors = {names[place]: self._floors[place] for place in sorted(self._floors)}
-        return Contest(tuple(names[place] for place in sorted(self._without)), floors, left)
+    return _fill(rest, wanted, claimed, family.ranks[at], family.weights[at], *rounding, roundings), quotas
 
 
 def _fill(
@@ -236,10 +247,10 @@ def _fill(
     weights: Sequence[Amount],
     steps: Sequence[Amount],
     owed: Sequence[int],
-    turn: _Turn,
+    roundings: list[Rounding],
 ) -> list[Amount]:
     """Adds `rest` to the shares by weight, the first ranks first, up to what is wanted, in steps."""
-    shares = list(shares)
+    start, shares = shares, list(shares)
     short: list[int] = []
     for rank in ranks:
         unsatisfied = [place for place in rank if shares[place] < wanted[place]]
@@ -270,12 +281,18 @@ def _fill(
             unsatisfied = still
         if not lost:
             continue
+        common, returned = _rounded_further(rest, lost, unsatisfied, shares, start, steps)
+        for place, amount in returned.items():
+            shares[place] -= amount
+            rest += amount
+            lost[place] = lost.get(place, 0) + amount * all_weights
+        sizes = [common if place in returned else step for place, step in enumerate(steps)] if returned else steps
         # What rounding left over: a step each, to whom rounding owes most first, then the older project.
         due = {place: loss + owed[place] * all_weights for place, loss in lost.items()} if any(owed) else lost
         left_over, given = rest, dict[int, Amount]()
         in_turn: dict[int, Amount] = {}  # without those whose step is more than there is: what is owed to them would only grow
         for _, place in sorted([(-amount, place) for place, amount in due.items()]):
-            step = (shares[place] // steps[place] + 1) * steps[place] - shares[place]
+            step = (shares[place] // sizes[place] + 1) * sizes[place] - shares[place]
             if step <= left_over:
                 in_turn[place] = due[place]
             if step <= rest:
@@ -284,15 +301,46 @@ def _fill(
                 rest -= given[place]
             else:
                 short.append(place)
-        without = [place for place in short if place in in_turn and shares[place] < steps[place]]
+        without = [place for place in short if place in in_turn and shares[place] < sizes[place]]
+        for place, amount in returned.items():
+            reached = (shares[place] + min(rest, amount)) // steps[place] * steps[place]
+            if place not in given and shares[place] < reached:  # in its own steps, before a lower rank has it
+                if place in in_turn:
+                    in_turn[place] -= (reached - shares[place]) * all_weights
+                rest -= reached - shares[place]
+                shares[place] = reached
         if without:
-            floors = {place: shares[place] - amount for place, amount in given.items()}
-            # Rounded up, so that whoever lost anything is owed it in the end.
-            left = {place: -((given.get(place, 0) * all_weights - amount) // all_weights) for place, amount in in_turn.items()}
-            turn.note(without, floors, left)
+            roundings.append(Rounding(without, given, in_turn, all_weights))
     # At last what is no step.
     for place in short:
         granted = min(rest, wanted[place] - shares[place])
         shares[place] += granted
         rest -= granted
     return [whole(share) for share in shares]
+
+
+def _rounded_further(
+    rest: Amount,
+    lost: Mapping[int, Amount],
+    unsatisfied: Sequence[int],
+    shares: Sequence[Amount],
+    start: Sequence[Amount],
+    steps: Sequence[Amount],
+) -> tuple[Amount, dict[int, Amount]]:
+    """Where `rest` is no step of somebody who has none: its step, and what siblings return who are rounded down to it, too.
+
+    The largest amounts first, then of the older project, until it is enough. Without this a project that asks for a tenth of a
+    GPU beside its whole ones had nothing to round, and kept those for ever.
+    """
+    missing = [(steps[place], steps[place] - shares[place] - rest) for place in lost if rest < steps[place] - shares[place]]
+    for step, enough in dict(sorted(missing, reverse=True)).items():  # of each size of a step, the smallest amount
+        amounts = [(max(start[place], shares[place] // step * step) - shares[place], place) for place in unsatisfied]
+        returned: dict[int, Amount] = {}
+        for amount, place in sorted(amounts):
+            if enough <= 0 or not amount:
+                break
+            returned[place] = -amount
+            enough += amount
+        if enough <= 0:
+            return step, returned
+    return 0, {}
