@@ -4,6 +4,8 @@ from typing import Any
 
 from tests.kits.snapshots import snapshot
 
+from bailiff_core.explain.sentences import clock
+from bailiff_core.explain.share_turns import share_turn_sentences, turns_to_come
 from bailiff_core.fold import enact
 from bailiff_core.lifecycle.share_turns import next_share_turn, share_turns
 from bailiff_core.model.state import PoolState, ShareTurn
@@ -72,3 +74,13 @@ def test_turns_below_a_project_that_is_gone_are_forgotten() -> None:
     state.share_turns = {"": kept, "gone": ShareTurn(state.now, {"a": 1, "b": -1})}
     append_facts(state, PolicyApplied(policy=state.rules))
     assert state.share_turns == {"": kept}
+
+
+def test_the_next_turn_is_said_to_the_job_that_waits_for_it_and_of_the_pool() -> None:
+    state = one_gpu(submitted="30m ago")
+    (text,) = turns_to_come(state)
+    said = "What rounding leaves over of the GPUs of the pool goes in turn: project young is owed 0.5 GPUs. "
+    assert text == f"{said}The next turn begins at {clock(state.now + 50 * MINUTE)} at the earliest."
+    assert [each.text for each in share_turn_sentences(state, [state.jobs["y1"]])] == [text]
+    assert list(share_turn_sentences(state, [state.jobs["o1"]])) == []
+    assert turns_to_come(one_gpu(over_quota_weight=0)) == []

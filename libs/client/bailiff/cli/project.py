@@ -59,17 +59,18 @@ async def list_projects(
     from bailiff.render.serializers.projects import ProjectRow, rows
     from bailiff.tables.projects import projects_table
     from bailiff_core.explain.open_job_limits import near_limits
+    from bailiff_core.explain.share_turns import turns_to_come
 
     async with session.client() as client:
-        near = list[str]()
+        below = list[str]()
 
         async def look() -> list[ProjectRow]:
             state = (await client.projection(session.pool)).state
-            near[:] = near_limits(state)
+            below[:] = [*turns_to_come(state), *near_limits(state)]
             return rows(state)
 
         wide = session.output.value == "wide"
-        await watch_or_show(session, look, lambda rows: projects_table(rows, wide=wide, near=near), watch=watch)
+        await watch_or_show(session, look, lambda rows: projects_table(rows, wide=wide, below=below), watch=watch)
 
 
 @command("project describe")

@@ -15,13 +15,13 @@ from .style import indented, pairs, table, text, time_cell
 
 
 def projects_table(
-    rows: Sequence[ProjectRow], *, wide: bool = False, flat: bool = False, near: Sequence[str] = ()
+    rows: Sequence[ProjectRow], *, wide: bool = False, flat: bool = False, below: Sequence[str] = ()
 ) -> RenderableType:
     """The table of `bailiff project list`.
 
     Args:
         flat: Without the tree.
-        near: The limits of open jobs that are near.
+        below: Lines below it: turns to come, and the limits of open jobs that are near.
     """
     if not rows:
         return Text("No projects. Create one: bailiff project create NAME --gpus 4", "dim")
@@ -46,7 +46,7 @@ def projects_table(
             str(row["jobs_running"] or "-"),
             str(row["jobs_pending"] or "-"),
         )
-    return Group(made, *(text(each, "yellow") for each in near)) if near else made
+    return Group(made, *(text(each, "yellow") for each in below)) if below else made
 
 
 def project_block(found: Mapping[str, Any]) -> RenderableType:

@@ -13,6 +13,7 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import PreemptingAction
 
 from .sentences import Sentence, clock, has_or_have, listed, seqs_of
+from .share_turns import share_turn_sentences
 from .victims import missing_sentences
 from .without_selection import Moment, WithoutSelection
 
@@ -53,6 +54,7 @@ def unblocking_sentences(
         elif enough != "unknown" and enough > min(moment for (_, moment, _), actions in by_end.items() if action in actions):
             text = f"Under {action} it finds no victims before {clock(enough)}, for another {duration_text(enough - state.now)}."
             yield Sentence(text, seqs_of(state.policy_revision))
+    yield from share_turn_sentences(state, [job])
     yield from _evicting(state)
     yield from _reserved(state, job)
     yield from _limits(state)

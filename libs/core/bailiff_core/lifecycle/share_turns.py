@@ -1,6 +1,6 @@
 """What rounding leaves over of GPUs goes in turn (docs/concepts/semantics/quotas.md, "Turns")."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bailiff_core.model.project_tree import DIRECT, ROOT
 from bailiff_core.model.state import Job, PoolState
@@ -9,37 +9,38 @@ from bailiff_core.queue import share_turn as rule
 from bailiff_core.quota.fair_share import Contest
 from bailiff_core.quota.usage import Usage
 from bailiff_core.records.decisions import OwedShare, ShareTurnBegan
-from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_usage
 
 from .timers import timers_of
 
 
-def share_turns(state: PoolState) -> Iterator[Decision]:
+def share_turns(state: PoolState) -> Iterator[ShareTurnBegan]:
     """Begins the turns that are due."""
-    for parent, contest, due in _next_turns(state):
-        if due <= state.now:
-            owed = tuple(OwedShare(project=_named(name), gpu_milli=amount) for name, amount in contest.owed.items())
-            yield ShareTurnBegan(parent=_named(parent), owed=owed)
+    return (turn for due, turn in _next_turns(state) if due <= state.now)
 
 
 def next_share_turn(state: PoolState) -> int | None:
     """When the next turn is due, µs; `None` while no job has waited for long enough: its timer is due before."""
-    return min((due for *_, due in _next_turns(state) if due > state.now), default=None)
+    return min((due for due, _ in _next_turns(state) if due > state.now), default=None)
 
 
-def _next_turns(state: PoolState) -> Iterator[tuple[str, Contest, int]]:
-    """By parent, where a job of a project without a GPU has waited for the time of a turn, when the present turn is over."""
+def _next_turns(state: PoolState) -> Iterator[tuple[int, ShareTurnBegan]]:
     timers = timers_of(state)
-    if not timers.any_due(state, rule.NAME):
-        return
+    return turns_for(state, timers.due(state, rule.NAME)) if timers.any_due(state, rule.NAME) else iter(())
+
+
+def turns_for(state: PoolState, jobs: Sequence[Job]) -> Iterator[tuple[int, ShareTurnBegan]]:
+    """The next turns for these pending jobs, where they are of projects without a GPU: when each is due, µs, and what it says."""
     usage = current_usage(state)
     for parent, contest in usage.contests.items():
-        waiting = (usage.tree.branches[usage.leaf_of(job)].path for job in timers.due(state, rule.NAME))
-        if any(name in contest.without for path in waiting for name in path):
+        waiting = [job for job in jobs if any(name in contest.without for name in usage.tree.branches[usage.leaf_of(job)].path)]
+        waited = min((due for job in waiting if (due := rule.due(state, job)) is not None), default=None)
+        if waited is not None:
             last = state.share_turns.get(parent)
             over = 0 if last is None else last.began + rule.TURN
-            yield parent, contest, over if over > state.now else max(over, _kept_until(state, usage, contest))
+            owed = tuple(OwedShare(project=_named(name), gpu_milli=amount) for name, amount in contest.owed.items())
+            kept = over if over > state.now else max(over, _kept_until(state, usage, contest))
+            yield max(waited, kept), ShareTurnBegan(parent=_named(parent), owed=owed)
 
 
 def _kept_until(state: PoolState, usage: Usage, contest: Contest) -> int:
