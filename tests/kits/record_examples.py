@@ -225,7 +225,7 @@ JobMigrationRequested: migration requested  train-7  to gpu-02: noise
 NodeDrained: node drained         gpu-01  no new placements, jobs are evicted now with the short grace, within 1m: new driver
 NodeUndrained: node undrained       gpu-01  schedulable again
 JobIdle: job idle             train-7  its GPUs were idle for 10m: it is paused
-ShareTurnBegan: share turn           the pool  what rounding leaves over of the GPUs of the pool goes in turn: project vision is owed 0.5 GPUs
+ShareTurnBegan: share turn           the pool  what rounding leaves over of the GPUs of the pool goes in turn; owed: 0.5 GPUs to project vision
 TaskIdle: task idle            train-7/0  on gpu-01, its GPUs were idle for 1m
 AttachGranted: attach granted       train-7/0  on gpu-01
 JobSpecGranted: spec granted         train-7  its command may be read by who asked

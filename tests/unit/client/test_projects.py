@@ -89,8 +89,10 @@ def test_an_idle_pool_shows_what_unstated_quotas_will_be(monkeypatch: pytest.Mon
 
 def test_jobs_without_a_project_have_their_own_row(bailiff: Run, log_writer: LogWriter) -> None:
     log_writer.submit("stray", gpus=1)
-    last = bailiff("project", "list").output.splitlines()[-1].split()
-    assert last == ["(none)", "0/0", "0", "-", "-", "-", "1"]
+    output = bailiff("project", "list").output
+    (row,) = (line.split() for line in output.splitlines() if "(none)" in line)
+    assert row == ["(none)", "0/0", "0", "-", "-", "-", "1"]
+    assert "owed: 0.667 GPUs to jobs without a project" in " ".join(output.split())
     assert json.loads(bailiff("project", "list", "-o", "json").output)[-1]["project"] == ""
 
 

@@ -79,7 +79,7 @@ def test_turns_below_a_project_that_is_gone_are_forgotten() -> None:
 def test_the_next_turn_is_said_to_the_job_that_waits_for_it_and_of_the_pool() -> None:
     state = one_gpu(submitted="30m ago")
     (text,) = turns_to_come(state)
-    said = "What rounding leaves over of the GPUs of the pool goes in turn: project young is owed 0.5 GPUs. "
+    said = "What rounding leaves over of the GPUs of the pool goes in turn; owed: 0.5 GPUs to project young. "
     assert text == f"{said}The next turn begins at {clock(state.now + 50 * MINUTE)} at the earliest."
     assert [each.text for each in share_turn_sentences(state, [state.jobs["y1"]])] == [text]
     assert list(share_turn_sentences(state, [state.jobs["o1"]])) == []

@@ -18,5 +18,5 @@ def text(decision: ShareTurnBegan) -> str:
     """Whose turn it is, as a sentence."""
     above = decision.parent or ROOT
     owed = [(project_text(each.project or above + DIRECT), each.gpu_milli) for each in decision.owed if each.gpu_milli > 0]
-    names = ", ".join(f"{name} is owed {gpus_text(milli)}" for name, milli in owed)
-    return f"what rounding leaves over of the GPUs of {project_text(above)} goes in turn: {names}"
+    names = ", ".join(f"{gpus_text(milli)} to {name}" for name, milli in owed)
+    return f"what rounding leaves over of the GPUs of {project_text(above)} goes in turn; owed: {names}"
