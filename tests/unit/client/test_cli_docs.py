@@ -9,8 +9,10 @@ from typing import Any
 import typer.main
 import yaml
 from tests.kits.pages import rows
+from typer.testing import CliRunner
 
 from bailiff.cli import app
+from bailiff.cli.command_table import COMMANDS, FAMILIAR
 from bailiff.client.job_parser import GROUP_FIELDS, JOB_FIELDS
 from bailiff.notify.notifier import FIELDS, NotifyFile
 from bailiff.render.events import EventRow
@@ -46,6 +48,36 @@ def test_every_command_is_in_the_glossary_and_in_the_reference() -> None:
         listed[name] = {word for row in rows(page(name)) for word in re.findall(r"`bailiff ([a-z -]+)`", row[0])}
     assert listed["reference/cli/index.md"] == known
     assert known <= listed["glossary-cli.md"]
+
+
+def test_what_the_glossary_calls_a_command_elsewhere_leads_to_ours() -> None:
+    """Also a command that is looked for in another group, or that is shared by several."""
+    runner = CliRunner()
+    assert {ours.split()[0] for ours in FAMILIAR.values()} <= set(COMMANDS)
+    assert not set(FAMILIAR) & set(COMMANDS)
+    elsewhere = " ".join(row[2] for row in rows(page("glossary-cli.md")))
+    typed = set(re.findall(r"`(s[a-z]+)[ `]", elsewhere)) - {"step", "ssh", "ssh-keygen"}
+    typed |= set(re.findall(r"`kubectl ([a-z-]+)", elsewhere)) - set(COMMANDS) - {"certificate", "diff"}
+    assert {"squeue", "scancel", "sbatch", "get", "uncordon", "exec"} <= typed
+    for name in typed:
+        said = runner.invoke(app, [name])
+        assert (said.exit_code, f"No such command '{name}'. Use: bailiff {FAMILIAR[name]}" in flat(said.output)) == (2, True), (
+            name
+        )
+    for line, ours in {
+        "node drain n1": "drain",
+        "node ls": "node list",
+        "project get": "project list",
+        "pool cordon": "drain",
+    }.items():
+        said = runner.invoke(app, line.split())
+        assert f"Use: bailiff {ours}" in flat(said.output), line
+    assert "Did you mean 'list'" in flat(runner.invoke(app, ["lst"]).output)
+
+
+def flat(output: str) -> str:
+    """The text of an error without its frame."""
+    return " ".join(output.replace("│", " ").split())
 
 
 def test_every_option_that_a_page_names_exists() -> None:

@@ -3,7 +3,7 @@
 The modules are loaded only for the command that runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 JOBS, MACHINES, RECORD, HELP, OPERATORS = "Jobs", "Machines and pools", "Audit log", "Help", "Operators"
@@ -72,3 +72,39 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "log": CommandEntry("admin", OPERATORS, "Recover a truncated audit log."),
     "key": CommandEntry("keys", OPERATORS, "Keys: of requests, the root key, certificates, revocation."),
 }
+
+FAMILIAR: Mapping[str, str] = {
+    **dict.fromkeys(("squeue", "get", "ls", "ps", "jobs", "queue", "status", "sprio"), "list"),
+    **dict.fromkeys(("sbatch", "apply", "create", "run", "add"), "submit"),
+    **dict.fromkeys(("srun", "salloc"), "submit --interactive"),
+    **dict.fromkeys(("scancel", "kill", "stop", "rm", "remove"), "cancel"),
+    **dict.fromkeys(("show", "inspect", "scontrol"), "describe"),
+    **dict.fromkeys(("exec", "ssh"), "shell"),
+    **dict.fromkeys(("hold", "suspend"), "pause"),
+    **dict.fromkeys(("release", "unpause", "continue"), "resume"),
+    **dict.fromkeys(("requeue", "preempt"), "evict"),
+    **dict.fromkeys(("rerun", "restart"), "resubmit"),
+    **dict.fromkeys(("sacct", "sreport", "usage"), "accounting"),
+    **dict.fromkeys(("sinfo", "smap"), "nodes"),
+    **dict.fromkeys(("sacctmgr", "sshare", "projects", "quota"), "project list"),
+    "sattach": "attach",
+    "why": "explain",
+    "cordon": "drain",
+    "uncordon": "undrain",
+    "classes": "class list",
+}
+"""What people of Slurm, kubectl and other systems type, and the command that does it here."""
+
+
+def familiar_hint(group: str, name: str, known: Collection[str]) -> str:
+    """The command that does what `name` does elsewhere, or that is one level up or down; empty: none is known.
+
+    Args:
+        group: The group in which `name` was looked for, such as `bailiff node`.
+        known: Its commands.
+    """
+    ours = FAMILIAR.get(name, name)
+    first = ours.split()[0]
+    if first in known and first != name:
+        return f"{group} {ours}"
+    return f"bailiff {ours}" if first in COMMANDS else ""

@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 from typer.main import get_command
 
 from bailiff.client.errors import ExitCode
 
 from .command_table import COMMANDS
-from .session import APPS, guarded
+from .session import APPS, HintingGroup, guarded
 
 EPILOG = (
     "Exit codes: 0 done, 1 a check failed, 2 usage, 3 rejected, 4 Kafka unreachable; "
@@ -45,7 +45,7 @@ class LazyCommands(MutableMapping[str, Any]):
         return len(COMMANDS)
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(HintingGroup):
     """The root group. Its help and completion are written from `COMMANDS`, without loading a command."""
 
     def __init__(self, **options: Any) -> None:

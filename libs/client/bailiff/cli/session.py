@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer.core import TyperGroup
 
 from bailiff.client.errors import ClientError, ExitCode, as_client_error
 from bailiff.render.plain_text import plain, plain_cells
 
-from .command_table import COMMANDS
+from .command_table import COMMANDS, familiar_hint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -269,12 +270,29 @@ APPS: dict[str, typer.Typer] = {}
 """Each command of the root by its name, so that one of them can be built without the others: a command, or a group of them."""
 
 
+class HintingGroup(TyperGroup):
+    """A group that names the command where one is called otherwise elsewhere, or is in another group."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command to run."""
+        if args and self.get_command(ctx, args[0]) is None:
+            hint = familiar_hint(ctx.command_path, args[0], self.commands)
+            if hint:
+                ctx.fail(f"No such command '{args[0]}'. Use: {hint}")
+        return super().resolve_command(ctx, args)
+
+
 def _app(name: str, *, group: bool) -> typer.Typer:
     """The command of the root with this name."""
     if name not in APPS:
         entry = COMMANDS[name]
         APPS[name] = typer.Typer(
-            name=name, help=entry.summary, rich_markup_mode="rich", no_args_is_help=group, add_completion=False
+            name=name,
+            cls=HintingGroup,
+            help=entry.summary,
+            rich_markup_mode="rich",
+            no_args_is_help=group,
+            add_completion=False,
         )
         if group:  # without a callback, Typer turns a group of one command into that command
             APPS[name].callback(rich_help_panel=entry.panel)(lambda: None)

@@ -124,7 +124,8 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
                 found = seq, data
     if found is None and evictions and eviction is not None:
         text = f"{source.pool}: {about} was preempted {count_text(len(evictions), 'time')}"
-        raise ClientError(ExitCode.NOT_FOUND, text, f"give one of them: --eviction 1 to {len(evictions)}")
+        several = f"give one of them: --eviction 1 to {len(evictions)}"
+        raise ClientError(ExitCode.NOT_FOUND, text, several if len(evictions) > 1 else "that one: without --eviction")
     if found is None:
         by = "no decision" if decision is None else f"#{decision} is no decision that"
         text = f"{source.pool}: {by} preempts {about or 'a job'}"
