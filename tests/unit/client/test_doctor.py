@@ -21,6 +21,7 @@ from bailiff.doctor.checks import (
     python_check,
     topic_checks,
 )
+from bailiff.doctor.finding import finding
 from bailiff.doctor.liveness import SERVICES
 from bailiff.tables.checks import checks_table
 from bailiff_bus import topics
@@ -94,6 +95,15 @@ async def test_what_is_wrong_now_stands_apart_from_what_was_rejected_before(clie
     assert "tarin-1" not in now
     assert "tarin-1" in before
     assert "No problems now. 1 kind of messages rejected or refused in the last day" in before
+
+
+def test_advice_that_findings_share_stands_once_with_how_many() -> None:
+    silent = [finding(f"node n{number}", "wrong", f"n{number} is silent", "is the machine up?") for number in range(11)]
+    out = StringIO()
+    Console(width=140, file=out).print(checks_table([*silent, finding("topics", "wrong", "missing: x", "bailiff topics create")]))
+    assert out.getvalue().count("is the machine up?") == 1
+    assert "→ is the machine up? (for 11 findings)" in out.getvalue()
+    assert "→ bailiff topics create\n" in "\n".join(map(str.rstrip, out.getvalue().splitlines())) + "\n"
 
 
 async def test_the_doctor_names_the_folder_that_it_wants() -> None:

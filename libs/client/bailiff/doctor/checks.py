@@ -191,7 +191,7 @@ async def topic_checks(client: Client, brokers: int) -> AsyncIterator[Check]:
             ]
         if wrong:
             status: Status = "wrong" if topic is topics.AUDIT else "warn"
-            advice = "kafka-configs --alter --entity-type topics --entity-name " + topic.name
+            advice = "kafka-configs --alter --entity-type topics --entity-name TOPIC"
             yield finding(f"topic {topic.name}", status, " ".join(wrong) if topic is topics.AUDIT else "; ".join(wrong), advice)
         else:
             fine += 1

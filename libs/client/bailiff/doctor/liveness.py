@@ -86,7 +86,7 @@ async def node_checks(client: Client, state: PoolState) -> list[Check]:
 
 def _left_finding(heartbeat: NodeHeartbeat) -> Check:
     summary = f"{heartbeat.node} cannot remove what {count_text(heartbeat.left_folders, 'task')} left: {heartbeat.left_example}"
-    advice = f"remove it on {heartbeat.node}; its agent tries again when it starts: docs/concepts/job-files.md"
+    advice = "remove it there; its agent tries again when it starts: docs/concepts/job-files.md"
     return finding(f"node {heartbeat.node}", "warn", summary, advice)
 
 
@@ -105,8 +105,8 @@ def _silent_finding(node: Node, silence: str) -> Check:
     tasks = f", {count_text(node.allocated.slots, 'task')} on it" if node.allocated.slots else ""
     what = {"lost": "; it is lost, and its jobs are requeued", "unreachable": "; nothing new is placed there"}.get(node.state, "")
     advice = (
-        f"on {node.name}: is the machine up, does its agent run (systemctl status bailiff-node-agent, and its log), does it "
-        f"reach Kafka? If the machine is gone for good: bailiff drain {node.name}"
+        "is the machine up, does its agent run (systemctl status bailiff-node-agent, and its log), does it reach Kafka? "
+        "If the machine is gone for good: bailiff drain NODE"
     )
     return finding(f"node {node.name}", "wrong", f"{node.name} {silence}{tasks}{what}", advice)
 

@@ -1,5 +1,6 @@
 """Table of the findings of `bailiff doctor`."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -34,10 +35,15 @@ def _summary(now: Sequence[Check]) -> Text:
 
 
 def _table(checks: Sequence[Check]) -> RenderableType:
+    """Advice that several findings share stands once, at the last of them."""
     made = table("", "CHECK", "FOUND")
+    left = Counter(check["advice"] for check in checks)
+    shared = dict(left)
     for check in checks:
-        cell = text(check["found"])
-        if check["advice"]:
-            cell.append(f"\n→ {plain(check['advice'])}", "bold" if check["status"] == "wrong" else "")
+        cell, advice = text(check["found"]), check["advice"]
+        left[advice] -= 1
+        if advice and not left[advice]:
+            count = f" (for {shared[advice]} findings)" if shared[advice] > 1 else ""
+            cell.append(f"\n→ {plain(advice)}{count}", "bold" if check["status"] == "wrong" else "")
         made.add_row(state_word(check["status"]), text(check["check"]), cell)
     return made
