@@ -287,6 +287,12 @@ def test_describe_names_why_a_job_failed_and_counts_its_last_failure() -> None:
     Console(file=out, width=140).print(job_block(details))
     assert "1, evicted 0 times by others, failed 1 time" in out.getvalue()
     assert "bailiff logs bad" in out.getvalue()
+    row = {**details["summary"], "user_verified": True}
+    assert [jobs_text([{**row, "attempt": attempt}], ["evicted"]).split()[1:] for attempt in (1, 2)] == [
+        ["-"],
+        ["0", "by", "others"],
+    ]
+    assert jobs_text([{**row, "user_verified": False, "evictions": 3}], ["evicted"]).split() == ["EVICTED", "3"]
 
 
 def test_describe_names_the_saved_step_that_a_job_resumed_from_until_it_saves_again() -> None:
