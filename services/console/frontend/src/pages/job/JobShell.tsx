@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { poolPath, post, postStream, toApiError, type ApiError, type JobPage } from "../../api";
 import type { Span } from "../../lib/ansiSpans";
 import { Button, Card, ErrorMessage, Select } from "../../ui";
+import { mayHaveTerminal } from "./jobTerminal";
 import { keyText, pasteText } from "./shellKeys";
 import type { ShellScreen } from "./shellScreen";
 
@@ -29,8 +30,8 @@ export function JobShell({ pool, job, details }: { pool: string; job: string; de
       <div class="row log-tools">
         {running.length > 1 && <Select label="Task" value={String(chosen.task)} options={running.map((each) => [String(each.task), `${each.task} on ${each.node}`])} onChange={(next) => (task.value = Number(next))} />}
         <Button primary onClick={open("shell")}>Open a shell</Button>
-        <Button onClick={open("terminal")}>Attach to its terminal</Button>
-        <span class="soft">A job submitted with --tty or --interactive has one.</span>
+        {mayHaveTerminal(details) && <Button onClick={open("terminal")}>Attach to its terminal</Button>}
+        <span class="soft">{mayHaveTerminal(details) ? "A job submitted with --tty or --interactive has one." : "It has no terminal: it was submitted without --tty or --interactive, or runs in a pod."}</span>
       </div>
     </Card>
   );

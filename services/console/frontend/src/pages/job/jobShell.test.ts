@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 
+import { mayHaveTerminal } from "./jobTerminal";
 import { keyText, pasteText } from "./shellKeys";
 import { ShellScreen } from "./shellScreen";
 
@@ -39,4 +40,10 @@ test("the screen has the text and its colours, and nothing of what else a progra
 test("a program that asks for the cursor's place is answered, one that asks for the title is not", async () => {
   expect((await shown("ab\u001b[6n")).answers).toEqual(["\u001b[1;3R"]);
   expect((await shown("\u001b]0;rm -rf ~\u0007\u001b[21t\u001b[20t")).answers).toEqual([]);
+});
+
+test("a terminal is offered until a node has found that the job has none", () => {
+  const attached = (reason: string | null) => ({ seq: 1, user: "ada", user_verified: true, task: 0, port: null, shell: false, granted_at: null, started_at: null, ended_at: null, reason });
+  expect([[], [attached(null)], [attached("detached")]].map((attachments) => mayHaveTerminal({ attachments }))).toEqual([true, true, true]);
+  expect(mayHaveTerminal({ attachments: [attached("no-terminal"), attached("detached")] })).toBe(false);
 });
