@@ -53,7 +53,7 @@ def sample(part: dict[str, Any], root: dict[str, Any], *, full: bool) -> Any:
             values = part.get("additionalProperties") or next(iter(part["patternProperties"].values()))
             return {"3g.40gb" if "patternProperties" in part else "key": sample(values, root, full=full)} if full else {}
         case "array":
-            return [sample(part["items"], root, full=full)] if full or part.get("minItems") else []
+            return [sample(part["items"], root, full=full)] * max(part.get("minItems", 0), int(full))
         case "integer":
             return max(part["minimum"], 0)
         case "boolean":
