@@ -69,11 +69,12 @@ class SimulatedLog:
         return touched, decided
 
     def _write(self, fact: Fact, time: int, cycle: int, topic: str = "", cycle_end: bool = False) -> None:
-        state = self.state
+        state, offset = self.state, self._offsets.get(topic, 0)
+        if isinstance(fact, facts.InputRejected):
+            fact = fact.model_copy(update={"offset": offset})
         record = fact_record(state, fact, cycle, time)
         record.cycle_end = cycle_end
         if topic:
-            offset = self._offsets[topic]
             self._offsets[topic] = offset + 1
             record.cause, record.inputs = f"{topic}/{offset}", ((topic, offset + 1),)
         if record.seq == 1:  # the state keeps the first record's hash
