@@ -27,5 +27,5 @@ def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # no
     return (lambda job: times.get(job.id)) if times else None
 
 
-PREDICATE = "was evicted for the preemptor before, which then did not start, or failed at once"
+PREDICATE = "was evicted for the preemptor, or a job of its owner, before, which then did not start, or ended at once"
 PROTECTION = Rule(85, NAME, shield, PREDICATE, ends=ends)
