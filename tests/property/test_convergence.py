@@ -27,6 +27,7 @@ from bailiff_core.plan.build import append_facts, submission
 from bailiff_core.plan.report import PlanReport, Round
 from bailiff_core.plan.snapshot_validation import validate_snapshot
 from bailiff_core.queue.order import shares_now
+from bailiff_core.queue.share_turn import TURN
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 Fields = dict[str, Any]
@@ -183,12 +184,12 @@ def _alternates(pushed: Sequence[tuple[str, str]]) -> bool:
 
 
 def comes_to_rest(drawn: Given) -> None:
-    """Each wave converges, and another pass, at once or an hour later, changes nothing."""
+    """Each wave converges, and another pass, at once or short of a turn of shares later, changes nothing."""
     history = History(drawn)
     for _ in history.waves_at_rest():
         pass
     assert not history.planning.round(step=0).changed, history.transcript()
-    assert not history.planning.round(step=3_600_000_000).changed, history.transcript()
+    assert not history.planning.round(step=TURN - 1).changed, history.transcript()
 
 
 def no_valid_claim_is_left(drawn: Given) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .client import Client, Outcome, SentRequest
 
 ANSWER_WITHIN = 10.0
+LONGEST_NAME = 63
 NAMES: Mapping[type[NotFound], Callable[[PoolState], Iterable[str]]] = {
     JobNotFound: lambda state: state.jobs,
     NodeNotFound: lambda state: state.node_numbers,
@@ -47,8 +48,6 @@ def advice_on(outcome: Outcome, job: str, state: PoolState) -> str:
         job: The job that the request names.
     """
     if outcome.code == "job-exists":
-        from .job_again import free_name
-
         return f"to run it again: bailiff resubmit {job}; a free name: --name {free_name(state, job)}"
     unknown = re.search(r"there is no [a-z ]+ '([^']+)'", outcome.reason)
     kind = next((each for each in NAMES if outcome.code == each.REJECTION), None)
@@ -57,6 +56,15 @@ def advice_on(outcome: Outcome, job: str, state: PoolState) -> str:
     hint = kind.hint(unknown[1], NAMES[kind](state))
     listed = re.search(r"; the (pool|policy) has ", outcome.reason) and not hint.startswith("did you mean")
     return f"all: {kind.ALL}" if listed else hint
+
+
+def free_name(state: PoolState, job: str) -> str:
+    """`train-7-r2` for `train-7`; then `train-7-r3`."""
+    stem = re.sub(r"-r[0-9]+$", "", job)
+    number = 2
+    while (name := f"{stem[: LONGEST_NAME - len(str(number)) - 2]}-r{number}") in state.jobs:
+        number += 1
+    return name
 
 
 async def require_accepted(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from bailiff_core.model.amounts import cores, gpu_fraction
 from bailiff_core.model.job_spec import ADDED_LABELS
 from bailiff_core.model.state import ENDED
 
+from .answers import free_name
 from .job_parser import GROUP_FIELDS, JOB_FIELDS, duration, gpus, memory
 from .job_spec import read_spec
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .client import Client
 
 AMOUNTS = ("gpus", "fraction", "gpu_memory")
-LONGEST_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +68,6 @@ def changed(again: Again, changes: Mapping[str, Any]) -> dict[str, Any]:
         for name in (*AMOUNTS, "gpu_devices"):
             document.pop(name, None)
     return {**document, **changes}
-
-
-def free_name(state: PoolState, job: str) -> str:
-    """`train-7-r2` for `train-7`; then `train-7-r3`."""
-    stem = re.sub(r"-r[0-9]+$", "", job)
-    number = 2
-    while (name := f"{stem[: LONGEST_NAME - len(str(number)) - 2]}-r{number}") in state.jobs:
-        number += 1
-    return name
 
 
 def _unmet(state: PoolState, job: Job) -> list[str]:

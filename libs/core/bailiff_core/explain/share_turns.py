@@ -1,4 +1,4 @@
-"""Who is owed what rounding leaves over of GPUs, and when the next turn may begin."""
+"""Whom rounding owes what it leaves over of GPUs, and when the next turn may begin."""
 
 from collections.abc import Iterator, Sequence
 

@@ -80,11 +80,11 @@ class Division(NamedTuple):
 
     @property
     def contest(self) -> Contest | None:
-        """`None` where everybody has a step. What is owed is less the mean, so that it stays small."""
+        """`None` where everybody has a step. What rounding owes is less the mean, so that it stays small."""
         if not self.roundings:
             return None
         given = {place: amount for each in self.roundings for place, amount in each.given.items()}
-        owed = {  # rounded up, so that whoever lost anything is owed it in the end
+        owed = {  # rounded up, so that whoever lost anything gets it in the end
             place: -((given.get(place, 0) * each.weights - amount) // each.weights)
             for each in self.roundings
             for place, amount in each.due.items()
@@ -290,7 +290,7 @@ def _fill(
         # What rounding left over: a step each, to whom rounding owes most first, then the older project.
         due = {place: loss + owed[place] * all_weights for place, loss in lost.items()} if any(owed) else lost
         left_over, given = rest, dict[int, Amount]()
-        in_turn: dict[int, Amount] = {}  # without those whose step is more than there is: what is owed to them would only grow
+        in_turn: dict[int, Amount] = {}  # without those whose step is more than there is: what rounding owes them would only grow
         for _, place in sorted([(-amount, place) for place, amount in due.items()]):
             step = (shares[place] // sizes[place] + 1) * sizes[place] - shares[place]
             if step <= left_over:

@@ -423,4 +423,4 @@ class ShareTurnBegan(Decision):
     """
 
     parent: ProjectName | None = None
-    owed: Annotated[tuple[OwedShare, ...], Field(min_length=2)]
+    owed: tuple[OwedShare, ...]
