@@ -172,7 +172,8 @@ async def test_both_ends_of_a_connection_are_restored_and_go_on(gang: Gang) -> N
 async def test_they_go_on_together_where_they_are_not_saved(gang: Gang, until_it_is: str) -> None:
     await (gang.frozen() if until_it_is == "frozen" else gang.both_stored())
     await gang.told("thaw")
-    assert {(await gang.seen(TaskExitedReport, each)).exit_code for each in (1, 2)} == {3}
+    codes = {(await gang.seen(TaskExitedReport, each)).exit_code for each in (1, 2)}
+    assert codes == {3}, [gang.log(each) for each in BOTH]
     assert all("had TERM" in gang.log(each) for each in BOTH), "no connection broke before"
 
 
