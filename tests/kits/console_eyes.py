@@ -5,8 +5,10 @@ from typing import Literal
 
 import pytest
 import pytest_asyncio
+import yaml
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, expect
 from tests.kits.browser import AXE, LAPTOP, faults_of_access
+from tests.kits.log_builder import policy
 from tests.kits.system import PATIENCE_S
 
 from bailiff_devstack.stack import API, CONSOLE, Plan, Stack
@@ -32,9 +34,15 @@ AWAY = ("Failed to load resource", "ERR_", "Content Security Policy")
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """All services, the archive with the query API, and the console; one machine of eight GPUs."""
-    plan = Plan(archive=True, api=True, console=True, env={"BAILIFF_SEAL_SECONDS": "1"})
-    with Stack(tmp_path_factory.mktemp("console"), plan, progress=print) as stack:
+    """All services, the archive with the query API, and the console; one machine of eight GPUs.
+
+    A job that is paused after a second has run, and may evict again whom it evicted.
+    """
+    folder = tmp_path_factory.mktemp("console")
+    rules = folder / "policy.yaml"
+    rules.write_text(yaml.safe_dump(policy(restarts={"backoff": "1s", "max_backoff": "1s"}).model_dump(mode="json")))
+    plan = Plan(policy=rules, archive=True, api=True, console=True, env={"BAILIFF_SEAL_SECONDS": "1"})
+    with Stack(folder / "stack", plan, progress=print) as stack:
         stack.processes.wait_ready(API, CONSOLE, timeout_s=PATIENCE_S)
         yield stack
 
