@@ -133,6 +133,7 @@ PLACEHOLDERS = {
     "explain train-7 --not": "explain serve-1 --not",
     "policy diff FILE": "policy diff policy.yaml",
     "JOB": "train-7",
+    "--project vision --user ada": "--project vision --user $(id -un)",
     "gpu-03": "node-1",
     "gpu-01": "node-1",
     "node-3": "node-1",
