@@ -26,7 +26,9 @@ def next_share_turn(state: PoolState) -> int | None:
 
 def _next_turns(state: PoolState) -> Iterator[tuple[int, ShareTurnBegan]]:
     timers = timers_of(state)
-    return turns_for(state, timers.due(state, rule.NAME)) if timers.any_due(state, rule.NAME) else iter(())
+    # In most pools nobody is without a step: who has been pending for so long, perhaps thousands of jobs, is not looked at.
+    is_due = timers.any_due(state, rule.NAME) and current_usage(state).contests
+    return turns_for(state, timers.due(state, rule.NAME)) if is_due else iter(())
 
 
 def turns_for(state: PoolState, jobs: Sequence[Job]) -> Iterator[tuple[int, ShareTurnBegan]]:
