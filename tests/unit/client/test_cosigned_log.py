@@ -220,7 +220,7 @@ async def test_before_the_first_seal_verify_says_when_it_is_due(
         await write_log(out, "pool-a", 0, source.messages, [], [])
     found = await verified(from_file(file), (), 1, W1)
     assert (found["ok"], found["witnesses"]["unsealed"], found["witnesses"]["problems"]) == (False, True, [])
-    monkeypatch.setattr("bailiff.cli.audit.verify.time_ns", lambda: (NOW + (120 if due else 420) * 1_000_000) * 1000)
+    monkeypatch.setattr("bailiff.audit.log_sources.time_ns", lambda: (NOW + (120 if due else 420) * 1_000_000) * 1000)
     options = ("audit", "verify", "--file", str(file), "--witnesses", "1", "--witness-key", str(KEYS["w1"]))
     said = await asyncio.to_thread(CliRunner().invoke, app, options)
     assert said.exit_code == ExitCode.NOT_FOUND

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from time import time_ns
 from typing import TYPE_CHECKING
 
 from bailiff.client.client import Client
@@ -66,13 +67,13 @@ class Source:
             raise ClientError(ExitCode.USAGE, text, "use the folder with all segments, with a manifest that names them")
 
 
-async def not_sealed(pool: str, read: Callable[[], AsyncGenerator[Message, None]], now: int) -> ClientError:
+async def not_sealed(pool: str, read: Callable[[], AsyncGenerator[Message, None]]) -> ClientError:
     """The error that a log has no seal yet, with when the first is due.
 
     Args:
         read: Reads its messages, from the first one.
-        now: µs UTC.
     """
+    now = time_ns() // 1000
     async with aclosing(read()) as messages:
         first = await anext(messages, None)
     due = (now if first is None else first.time) + FIRST_SEAL_US - now

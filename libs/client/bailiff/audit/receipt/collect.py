@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from time import time_ns
 from typing import Any, NamedTuple
 
 from bailiff.audit.log_sources import Source, not_sealed
@@ -133,7 +132,7 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
     if not found[1].victims:
         raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{found[0]} has no victims: resources became free by themselves")
     if last is None:  # only now: a seal is worth waiting for where there is something to show
-        raise await not_sealed(source.pool, source.read, time_ns() // 1000)
+        raise await not_sealed(source.pool, source.read)
     if found[0] >= last.size:
         text = f"{source.pool}#{found[0]} is not sealed yet: the last seal is over {count_text(last.size, 'record')}"
         raise ClientError(ExitCode.NOT_FOUND, text, "wait for the next seal, or name an earlier one: --decision SEQ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from time import time_ns
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -119,7 +118,7 @@ async def write_as_tiles(session: Session, folder: Path, source: Source) -> None
     if problem:
         raise ClientError(ExitCode.FOUND_WRONG, f"{source.pool}: {problem}", "see: bailiff audit verify")
     if chain.last is None:
-        raise await not_sealed(source.pool, source.read, time_ns() // 1000)
+        raise await not_sealed(source.pool, source.read)
     cosigned = [each for each in source.cosignatures if isinstance(each, CheckpointCosigned)]
     written = await write_tiles(folder, source.pool, source.messages, chain.last, cosigned)
     size = f"{count_text(written.records, 'record')} of {source.pool}, {written.records - written.before} of them new"

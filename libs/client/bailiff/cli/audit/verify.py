@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from time import time_ns
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -99,7 +98,7 @@ async def verify(
             source = from_file(source.path, slice(begin, None))
         at_once = processes or processes_for(source.folder)
         found = await verified(source, trusted, wanted, addresses, asked, at_once, root="" if begin else pinned)
-        unsealed = await not_sealed(source.pool, source.read, time_ns() // 1000) if found["witnesses"]["unsealed"] else None
+        unsealed = await not_sealed(source.pool, source.read) if found["witnesses"]["unsealed"] else None
     found["passed_over"] = str(resume) if begin else ""
     if resume is not None and source.folder is not None and found["ok"]:
         resume_files.note_verified(resume, source.folder, chain_of(source, trusted)[0], pinned)
