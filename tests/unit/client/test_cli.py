@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from bailiff.cli import app, logs
 from bailiff.cli.session import Output, Session, guarded
 from bailiff.client.answers import advice_on
-from bailiff.client.client import Outcome
+from bailiff.client.client import Outcome, SentRequest
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_request import made_name
 from bailiff.render.plain_text import harmless_output
@@ -26,7 +26,9 @@ from bailiff_bus.port import BusUnavailable
 from bailiff_core.model.identity import IdentityRules
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import PolicyApplied, PoolCreated
-from bailiff_core.records.job_requests import SubmitJob
+from bailiff_core.records.job_requests import CancelJob, SetPriorityClass, SubmitJob
+from bailiff_core.records.node_requests import UndrainNode
+from bailiff_core.records.request import RequestBody
 
 
 @pytest.fixture(autouse=True)
@@ -160,25 +162,25 @@ def test_an_unknown_name_is_reported_with_the_closest_one(bailiff: Run, argument
     assert found.stdout == ""
 
 
+def submission(name: str, **demand: Any) -> SubmitJob:
+    return SubmitJob.model_validate_json(json.dumps({"demand": {"job": name, "tasks": [{}], **demand}, "spec": {"command": "true"}}))
+
+
 @pytest.mark.parametrize(
-    ("code", "reason", "advice"),
+    ("body", "code", "advice"),
     [
-        ("no-such-job", "there is no job 'trian-8'", "did you mean 'train-8'?"),
-        ("no-such-job", "after: there is no job 'trian-8': it has ended", "did you mean 'train-8'?"),
-        ("unknown-class", "there is no priority class 'trian'; the policy has train", "did you mean 'train'?"),
-        ("no-such-node", "there is no node 'gpu01'; the pool has gpu-01", "did you mean 'gpu-01'?"),
-        ("unknown-class", "there is no priority class 'zzz'; the policy has train", "all: bailiff class list"),
-        ("no-such-job", "there is no job 'zzz'", "there are "),
-        (
-            "job-exists",
-            "job 'train-8' exists already",
-            "to run it again: bailiff resubmit train-8; a free name: --name ",
-        ),
-        ("never-fits", "it needs 99 GPUs", ""),
+        (CancelJob(job="trian-8"), "no-such-job", "did you mean 'train-8'? (all: bailiff list --all)"),
+        (submission("new", after=[{"job": "train-7"}, {"job": "trian-8"}]), "no-such-job", "did you mean 'train-8'?"),
+        (submission("new", priority_class="trian"), "unknown-class", "did you mean 'train'? (all: bailiff class list)"),
+        (SetPriorityClass(job="train-8", priority_class="zzz"), "unknown-class", "all: bailiff class list"),
+        (UndrainNode(node="gpu01"), "no-such-node", "did you mean 'gpu-01'? (all: bailiff nodes)"),
+        (CancelJob(job="zzz"), "no-such-job", "all: bailiff list --all"),
+        (submission("train-8"), "job-exists", "to run it again: bailiff resubmit train-8; a free name: --name "),
+        (submission("new"), "never-fits", ""),
     ],
 )
-def test_a_rejection_says_what_to_do(log_writer: LogWriter, code: str, reason: str, advice: str) -> None:
-    found = advice_on(Outcome(False, 1, code, reason), "train-8", log_writer.state)
+def test_a_rejection_says_what_to_do(log_writer: LogWriter, body: RequestBody, code: str, advice: str) -> None:
+    found = advice_on(Outcome(False, 1, code, "as admission says"), SentRequest("pool-a", "test", "1", body), log_writer.state)
     assert found.startswith(advice) if advice else found == ""
 
 

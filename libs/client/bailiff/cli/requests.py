@@ -128,7 +128,7 @@ async def _request_each(session: Session, bodies: Sequence[RequestBody]) -> Exit
             else:
                 found |= {"accepted": outcome.accepted, "seq": outcome.seq}
                 text = _outcome_text(body, outcome, f"{sent.pool}#{outcome.seq}", late[id(body)])
-                advice = "" if outcome.accepted else advice_on(outcome, sent.job, state)
+                advice = "" if outcome.accepted else advice_on(outcome, sent, state)
                 found["result"] = f"{text}; {advice}" if advice else text
                 worst = worst if outcome.accepted else ExitCode.REJECTED
             results.append(found)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING
 
 from .errors import (
+    NAMES_COMPARED,
     NOT_PERMITTED,
     ClassNotFound,
     JobNotFound,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from bailiff_core.model.state import Job, PoolState
     from bailiff_core.records import Record
+    from bailiff_core.records.request import RequestBody
 
     from .client import Client, Outcome, SentRequest
 
@@ -41,21 +44,25 @@ def not_found(kind: type[NotFound], name: str, state: PoolState) -> NotFound:
     return kind.named(name, NAMES[kind](state), state.pool)
 
 
-def advice_on(outcome: Outcome, job: str, state: PoolState) -> str:
-    """What to do about a rejection.
-
-    Args:
-        job: The job that the request names.
-    """
+def advice_on(outcome: Outcome, sent: SentRequest, state: PoolState) -> str:
+    """What to do about a rejection: for a name that does not exist, the one that is closest, and how to list all."""
     if outcome.code == "job-exists":
-        return f"to run it again: bailiff resubmit {job}; a free name: --name {free_name(state, job)}"
-    unknown = re.search(r"there is no [a-z ]+ '([^']+)'", outcome.reason)
+        return f"to run it again: bailiff resubmit {sent.job}; a free name: --name {free_name(state, sent.job)}"
     kind = next((each for each in NAMES if outcome.code == each.REJECTION), None)
-    if kind is None or unknown is None:
+    if kind is None:
         return ""
-    hint = kind.hint(unknown[1], NAMES[kind](state))
-    listed = re.search(r"; the (pool|policy) has ", outcome.reason) and not hint.startswith("did you mean")
-    return f"all: {kind.ALL}" if listed else hint
+    known = list(NAMES[kind](state))
+    unknown = next((name for name in _named(sent.body, kind.FIELD) if name not in known), "")
+    close = difflib.get_close_matches(unknown, known[-NAMES_COMPARED:], n=1)
+    return f"did you mean {close[0]!r}? (all: {kind.ALL})" if close else f"all: {kind.ALL}"
+
+
+def _named(body: RequestBody | None, field: str) -> list[str]:
+    """What of this kind the request refers to. The job that a submission names is a new one."""
+    demand = getattr(body, "demand", None)
+    if demand is not None and field == "job":
+        return [each.job for each in demand.after]
+    return [getattr(demand or body, field, None) or ""]
 
 
 def free_name(state: PoolState, job: str) -> str:
@@ -78,7 +85,7 @@ async def require_accepted(
         raise NoAnswer(text, advice)
     if not outcome.accepted:
         kind = NotPermitted if outcome.code in NOT_PERMITTED else rejection
-        advice = advice_on(outcome, sent.job, (await client.projection(sent.pool)).state)
+        advice = advice_on(outcome, sent, (await client.projection(sent.pool)).state)
         raise kind(outcome.code, outcome.reason, job=sent.job, pool=sent.pool, seq=outcome.seq, advice=advice)
     return outcome
 

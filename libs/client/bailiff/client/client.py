@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 def bus_of(settings: ClientSettings) -> Bus:
-    """The Kafka bus; with `api` set, logs are read from the query interface and all else from Kafka."""
+    """The Kafka bus; with `api` set, logs are read from the HTTP API and all else from Kafka."""
 
     def kafka() -> Bus:
         from bailiff_bus.kafka import KafkaBus  # imported here: commands without Kafka do not load its client
@@ -90,7 +90,7 @@ class SentRequest:
     """A request that Kafka acknowledged. (source, id) is its deduplication key, of a signed one the signer's.
 
     Attributes:
-        job: The job that it names; else empty.
+        body: What was asked; None where a program keeps only where it was sent.
         actor: In whose name it was sent.
         partition: Where it is in the topic of requests, as is its offset; None where Kafka did not say.
     """
@@ -98,10 +98,15 @@ class SentRequest:
     pool: str
     source: str
     id: str
-    job: str = ""
+    body: RequestBody | None = None
     actor: str = ""
     partition: int | None = None
     offset: int | None = None
+
+    @property
+    def job(self) -> str:
+        """The job that it names; else empty."""
+        return _job_of(self.body)
 
     @property
     def place(self) -> Place | None:
@@ -325,7 +330,7 @@ class Client:
         self._sent.update((f"{topics.REQUESTS.name}/{each.partition}/{each.offset}", None) for each in receipts)
         await self._trace(pool, bodies, started)
         return [
-            SentRequest(pool, self.source, name, _job_of(body), as_actor, receipt.partition, receipt.offset)
+            SentRequest(pool, self.source, name, body, as_actor, receipt.partition, receipt.offset)
             for name, body, receipt in zip(names, bodies, receipts, strict=True)
         ]
 
@@ -612,7 +617,7 @@ def request_of(entry: Entry) -> RequestId | None:
     return found if isinstance(found, RequestId) else None
 
 
-def _job_of(body: RequestBody) -> str:
+def _job_of(body: RequestBody | None) -> str:
     from bailiff_core.records.job_requests import SubmitJob
 
     job = body.demand.job if isinstance(body, SubmitJob) else getattr(body, "job", "")

@@ -18,7 +18,7 @@ class ExitCode(ExplainedCode):
     FOUND_WRONG = 1, "A check failed: audit verify, replay, check-proof, check-receipt; policy check, doctor."
     USAGE = 2, "Invalid command line, file or setting."
     REJECTED = 3, "Admission rejected the request; the reason was printed."
-    UNREACHABLE = 4, "Kafka or the query interface is unreachable, or did not respond in time."
+    UNREACHABLE = 4, "Kafka or the HTTP API is unreachable, or did not respond in time."
     NOT_FOUND = 5, "No such job, node, pool, record or topic; no seal yet."
     NO_ANSWER = 6, "The request was published, but there was no response in time; it may still take effect."
     UNREADABLE = 7, "The log, or a receipt, has something that this release cannot read, or is inconsistent."
@@ -99,12 +99,14 @@ class NotFound(_WithCode):
         KIND: What a name of this kind stands for.
         ALL: The command that lists all.
         REJECTION: The code with which admission rejects an unknown name.
+        FIELD: The field of a request that has the name.
     """
 
     CODE = ExitCode.NOT_FOUND
     KIND: ClassVar[str]
     ALL: ClassVar[str]
     REJECTION: ClassVar[str] = ""
+    FIELD: ClassVar[str] = ""
 
     @classmethod
     def named(cls, name: str, known: Iterable[str], pool: str = "") -> Self:
@@ -122,13 +124,13 @@ class NotFound(_WithCode):
 class JobNotFound(NotFound):
     """There is no such job in the pool."""
 
-    KIND, ALL, REJECTION = "job", "bailiff list --all", "no-such-job"
+    KIND, ALL, REJECTION, FIELD = "job", "bailiff list --all", "no-such-job", "job"
 
 
 class NodeNotFound(NotFound):
     """There is no such node in the pool."""
 
-    KIND, ALL, REJECTION = "node", "bailiff nodes", "no-such-node"
+    KIND, ALL, REJECTION, FIELD = "node", "bailiff nodes", "no-such-node", "node"
 
 
 class PoolNotFound(NotFound):
@@ -140,13 +142,13 @@ class PoolNotFound(NotFound):
 class ProjectNotFound(NotFound):
     """There is no such project in the policy."""
 
-    KIND, ALL, REJECTION = "project", "bailiff project list", "unknown-project"
+    KIND, ALL, REJECTION, FIELD = "project", "bailiff project list", "unknown-project", "project"
 
 
 class ClassNotFound(NotFound):
     """There is no such priority class in the policy."""
 
-    KIND, ALL, REJECTION = "priority class", "bailiff class list", "unknown-class"
+    KIND, ALL, REJECTION, FIELD = "priority class", "bailiff class list", "unknown-class", "priority_class"
 
 
 class UserNotFound(NotFound):
@@ -156,7 +158,7 @@ class UserNotFound(NotFound):
 
 
 class Unreachable(_WithCode):
-    """Kafka or the query interface does not respond."""
+    """Kafka or the HTTP API does not respond."""
 
     CODE = ExitCode.UNREACHABLE
 
