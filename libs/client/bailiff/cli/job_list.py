@@ -54,9 +54,10 @@ async def list_jobs(
 ) -> None:
     """List jobs: active jobs first, then pending jobs in queue order. # is the number of pending jobs ahead.
 
-    TRY is the attempt, EVICTED the number of evictions, by others if its owner is verified. TIME is how long its present or
-    last attempt runs, or it is pending. GPUS is the total of the gang. With -o wide also the project, the placed and total
-    tasks (and the minimum), and the nodes on which resources are reserved.
+    TRY is the attempt. EVICTED is how often others evicted it: evictions by its owner, or for a job of the same owner, do not
+    count. TIME is how long its present or last attempt runs, or it is pending. GPUS is the total of the gang. BELIEVED is
+    shown where some job is believed less than others about its checkpoints, NOTE where there is something to say. With -o wide
+    also the project, the placed and total tasks (and the minimum), and the nodes on which resources are reserved.
 
     With more jobs than --limit, yours are first, and standard error says how many more there are and how to see them.
     The newest first: --sort -submitted

@@ -64,15 +64,6 @@ def _day_and_minute(value: str | None) -> str:
     return (value or "")[5:16].replace("T", " ")
 
 
-def by_others(row: JobRow) -> str:
-    """Follows a number of evictions: those by its verified owner, or by a job of theirs, are not counted."""
-    return " by others" if row["user_verified"] else ""
-
-
-def _evicted(row: JobRow) -> str:
-    return f"{row['evictions']}{by_others(row)}" if row["evictions"] or row["attempt"] > 1 else "-"
-
-
 COLUMNS: Mapping[str, Column] = {
     "ahead": Column("#", lambda row: "" if row["jobs_ahead"] is None else str(row["jobs_ahead"]), number=True),
     "job": Column("JOB", lambda row: row["job"]),
@@ -83,7 +74,7 @@ COLUMNS: Mapping[str, Column] = {
     "gpus": Column("GPUS", _gpus, number=True),
     "nodes": Column("NODES", lambda row: some(row["nodes"], NO_LIMIT), lambda row: some(row["nodes"], 1)),
     "attempt": Column("TRY", lambda row: str(row["attempt"] or "-"), number=True),
-    "evicted": Column("EVICTED", _evicted, number=True),
+    "evicted": Column("EVICTED", lambda row: str(row["evictions"] or "-"), number=True),
     "time": Column("TIME", _time_spent),
     "tasks": Column("TASKS", _tasks),
     "reserved": Column("RESERVED", lambda row: some(row["reserved_nodes"], NO_LIMIT)),

@@ -15,7 +15,6 @@ from bailiff_core.humanize import count_text, duration_text, exit_value, user_te
 from bailiff_core.model.placement_ranges import ranges
 
 from .cells import seconds_cell, some
-from .job_columns import by_others
 from .style import indented, pairs, state_word, table, text, time_cell
 
 MOVES_SHOWN = 3
@@ -72,8 +71,10 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
         facts.add_row("topology", text(f"{rule['topology']}: {', '.join(kinds)}"))
     if "sub_groups" in request:
         facts.add_row("sub-groups", text(", ".join(group["name"] for group in request["sub_groups"])))
-    evicted, failed = count_text(row["evictions"], "time"), count_text(row["failures"], "time")
-    facts.add_row("attempts", f"{row['attempt']}, evicted {evicted}{by_others(row)}, failed {failed}")
+    others = " by others" if row["user_verified"] else ""
+    counted = [("evicted", row["evictions"], others), ("failed", row["failures"], "")]
+    ends = [f", {what} {count_text(count, 'time')}{whose}" for what, count, whose in counted if count]
+    facts.add_row("attempts", f"{row['attempt']}{''.join(ends)}")
     if details["attempt_end"]:
         facts.add_row("before", text(details["attempt_end"]))
     facts.add_row("submitted", f"{time_cell(row['submitted_at'])}  (#{row['submitted_seq']})")
