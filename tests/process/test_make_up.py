@@ -135,7 +135,7 @@ def test_down_lets_jobs_save_and_the_next_up_continues_them(system: Up) -> None:
     assert "node-1 takes jobs again" in system.up()
     assert wait_until(lambda: file.read_text().split() == ["start", "saved", "start"], PATIENCE_S)
     assert causes(system, "saves") == ["drain"], "its time ends with its release before the stop, not at the next start"
-    assert "because node-1 was drained (quick): make down" in system.bailiff("explain", "saves")
+    assert "it was evicted: node-1 is drained (quick): make down" in system.bailiff("explain", "saves")
 
 
 @pytest.mark.parametrize("interrupt", [False, True])

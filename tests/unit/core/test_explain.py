@@ -675,7 +675,7 @@ def test_a_drained_node_among_the_reasons_names_the_command() -> None:
     assert says(found, "It would fit with n1, which is drained; to place tasks there again: bailiff undrain n1.")
 
 
-def test_a_drain_that_is_over_is_told_as_past() -> None:
+def test_a_drain_that_is_over_is_told_in_the_words_on_record() -> None:
     story = Story()
     story.node("n1", gpus=4)
     story.runs("job", gpus=4)
@@ -685,8 +685,8 @@ def test_a_drain_that_is_over_is_told_as_past() -> None:
     story.undrain("n1")
     story.started("job")
     said = [text for texts in explained(story, "job").values() for text in texts]
-    assert says(said, "it was evicted, because n1 was drained (quick): make down.")
-    assert not any("is drained" in text for text in said)
+    assert says(said, "it was evicted: n1 is drained (quick): make down.")
+    assert not any("because n1 is drained" in text for text in said)
 
 
 def test_a_quota_that_is_not_in_force_names_the_nodes_that_do_not_count() -> None:

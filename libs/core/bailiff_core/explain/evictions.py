@@ -54,11 +54,12 @@ def eviction_reasons(state: PoolState, job: Job, record: Record, history: Sequen
     if isinstance(record.data, decisions.EvictionDecided):
         request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
         if request is not None:
-            cause = _cause(record.data, actor_text(request))
+            cause = without_stop(eviction_cause_text(record.data, actor_text(request)))
             yield Sentence(f"At {clock(record.time)} {cause}.", seqs_of(request.seq, record.seq))
         else:
-            cause = _cause(record.data)
-            text = cause if word_of(record) != EVICTED else f"{_subject(record.data.tasks)} evicted, because {cause}"
+            cause = without_stop(eviction_cause_text(record.data))
+            why = ": " if record.data.cause == "drain" else ", because "  # what was recorded then: the drain may be over
+            text = cause if word_of(record) != EVICTED else f"{_subject(record.data.tasks)} evicted{why}{cause}"
             yield Sentence(f"At {clock(record.time)} {text}.", seqs_of(record.seq))
     elif isinstance(record.data, decisions.MigrationDecided):
         nodes = count_text(len({share.node for share in record.data.placement}), "node")
@@ -68,21 +69,11 @@ def eviction_reasons(state: PoolState, job: Job, record: Record, history: Sequen
             what, seqs = f"{actor_text(request)} migrated it", seqs_of(request.seq, record.seq)
         else:
             why = "because that was requested" if record.data.cause == "migration" else "because it restarts"
-            what, reason, seqs = f"it was migrated, {why}", _past(reason), seqs_of(record.seq)
+            what, seqs = f"it was migrated, {why}", seqs_of(record.seq)
         yield Sentence(f"At {clock(record.time)} {what}{reason}; resources on {nodes} are reserved for it.", seqs)
     else:
         assert isinstance(record.data, decisions.PreemptionDecided)
         yield from _as_victim(state, job, record, record.data, history)
-
-
-def _cause(data: decisions.EvictionDecided, requester: str = "") -> str:
-    text = without_stop(eviction_cause_text(data, requester))
-    return _past(text) if data.cause == "drain" else text
-
-
-def _past(text: str) -> str:
-    """The reason as of then: a drain may be over."""
-    return text.replace(" is drained", " was drained", 1)
 
 
 def _request_before(record: Record, kinds: tuple[type[Payload], ...], history: Sequence[Record]) -> Record | None:
@@ -308,12 +299,13 @@ def attempt_end(job: Job, history: Sequence[Record]) -> Sentence | None:
 
 
 def _stopped_by(record: Record, history: Sequence[Record]) -> str:
-    """`preempted by high (inference 125)`, `node-1 was drained (quick)`, `ada evicted it: wrong data`."""
+    """`preempted by high (inference 125)`, `evicted: node-1 is drained (quick)`, `ada evicted it: wrong data`."""
     if isinstance(record.data, decisions.PreemptionDecided):
         return f"preempted by {preemptor_text(record.data.preemptor)}"
     if isinstance(record.data, decisions.EvictionDecided):
         request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
-        return _cause(record.data, actor_text(request) if request is not None else "")
+        cause = without_stop(eviction_cause_text(record.data, actor_text(request) if request is not None else ""))
+        return f"evicted: {cause}" if record.data.cause == "drain" else cause
     return "it was migrated"
 
 
