@@ -96,9 +96,9 @@ const names = (jobs: string[]): Child => [jobs.slice(0, 5).map((job, at) => [at 
 
 function submitter(contents: Contents, job: string): Child {
   const submission = contents.submission(job);
-  if (!submission) return "submitted by nobody";
+  if (!submission) return "its submission is not in this file";
   const isSigned = header(submission.kept, "ce_request") !== "";
-  return ["submitted by ", said(header(submission.kept, "ce_actor") || submission.data["user"] || "nobody"), isSigned ? ", signed" : ", not verified", seq(submission)];
+  return ["submitted by ", said(header(submission.kept, "ce_actor") || submission.data["user"] || "an unnamed sender"), isSigned ? ", signed" : ", not verified", seq(submission)];
 }
 
 const seq = (record: Decoded): HTMLElement => h("span", { class: "seq" }, `#${record.seq}`);
