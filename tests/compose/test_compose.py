@@ -79,7 +79,7 @@ class Compose:
         return found
 
     def archive(self, page: str) -> dict[str, Any]:
-        """What the query interface says."""
+        """What the HTTP API says."""
         token = self("exec", "-T", "api", "cat", "/var/lib/bailiff-tokens/api.token").strip()
         return asked(self.ports[4], f"/v1/{page}", {"authorization": f"Bearer {token}"})
 

@@ -78,7 +78,7 @@ async def test_every_reading_command_prints_the_same_from_both_sources(both: Bot
             assert found.exit_code in (ExitCode.DONE, ExitCode.NOT_FOUND), found.output
         gone = await asyncio.to_thread(both.on_api(NOT_THERE, patience=0.1), "list")
         assert gone.exit_code == ExitCode.UNREACHABLE
-        assert "the query interface at http://127.0.0.1:1 does not respond" in " ".join(gone.output.split())
+        assert "the HTTP API at http://127.0.0.1:1 does not respond" in " ".join(gone.output.split())
         odd = await asyncio.to_thread(both.on_api("localhost:1"), "list")
         assert odd.exit_code == ExitCode.USAGE
 

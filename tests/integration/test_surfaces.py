@@ -73,7 +73,7 @@ def _span(story: Story) -> dict[str, str | None]:
 
 @contextlib.asynccontextmanager
 async def archived(database: str, folder: Path, story: Story) -> AsyncIterator[Api]:
-    """The query interface, once the story is in the archive and sampled."""
+    """The HTTP API, once the story is in the archive and sampled."""
     log = Log()
     log.append(story.wires)
     async with (

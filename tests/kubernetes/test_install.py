@@ -231,7 +231,7 @@ def test_a_preemption_on_eight_gpus_and_its_proof(installed: Installed) -> None:
 
 
 def test_a_user_asks_with_a_kubeconfig_and_no_exec(installed: Installed, tmp_path: Path) -> None:
-    """By the Role `bailiff-reader`, through a port that kubectl forwards to the query interface."""
+    """By the Role `bailiff-reader`, through a port that kubectl forwards to the HTTP API."""
     cluster, reader = installed.cluster, f"{RELEASE}-reader"
     cluster.kubectl("create", "serviceaccount", "lead", "-n", "default")
     cluster.kubectl("create", "rolebinding", "lead", f"--role={reader}", "--serviceaccount=default:lead", "-n", NAMESPACE)

@@ -1,7 +1,7 @@
 """`kubectl bailiff`: the same questions as `bailiff`, with workloads named as in kubectl.
 
 kubectl finds it as the program `kubectl-bailiff`. Objects are read with kubectl itself, so with the user's own rights; the bridge
-has written the job's name and state to them. The log is read through the query interface, to which kubectl forwards a port,
+has written the job's name and state to them. The log is read through the HTTP API, to which kubectl forwards a port,
 unless a setting says where it is. It decides nothing, and changes nothing.
 """
 
@@ -101,7 +101,7 @@ def _about(question: str, reference: str, kubectl: Sequence[str], rest: Sequence
 
 @contextmanager
 def query_interface(kubectl: Sequence[str]) -> Iterator[None]:
-    """Where nothing says where the log is: the query interface of the cluster, through a port that kubectl forwards meanwhile.
+    """Where nothing says where the log is: the HTTP API of the cluster, through a port that kubectl forwards meanwhile.
 
     Args:
         kubectl: Its options that say which cluster.

@@ -47,7 +47,7 @@ class JobStatus:
     """A job, as of the end of the log.
 
     Attributes:
-        state: `running`, `starting`, `reserved`, `evicting`, `pausing`, `cancelling`, `suspended`, `pending`, `paused`,
+        state: `running`, `starting`, `reserved`, `evicting`, `pausing`, `cancelling`, `suspended`, `pending`, `waiting`, `paused`,
             `succeeded`, `failed` or `cancelled`.
         user: Who submitted it.
         gpus: Whole GPUs and fractions of the gang, without GPU memory.

@@ -137,7 +137,7 @@ def _changed(row: Mapping[str, Any]) -> of_pools.ChangedJob:
 
 
 def accounting(answer: Mapping[str, Any]) -> of_pools.Accounting:
-    """GPU-hours, from the answer of the query interface."""
+    """GPU-hours, from the answer of the HTTP API."""
     by_time = {each["time"]: each["gpu_hours"] for each in answer["capacity"]}
     renamed = {"since": answer["from"], "until": answer["to"], "capacity": answer["capacity_gpu_hours"]}
     return _value(of_pools.Accounting, answer, **renamed, capacity_by_time=by_time)

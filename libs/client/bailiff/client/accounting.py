@@ -1,4 +1,4 @@
-"""Accounting: asks the query interface for GPU-hours, and writes them as CSV. `bailiff accounting`, and the Python client."""
+"""Accounting: asks the HTTP API for GPU-hours, and writes them as CSV. `bailiff accounting`, and the Python client."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Wanted:
 
 
 async def accounting(settings: ClientSettings, pool: str | None, wanted: Wanted) -> dict[str, Any]:
-    """The answer of the query interface, with `pool`. Raises `ClientError`, such as `NotFound` for a name that never was."""
+    """The answer of the HTTP API, with `pool`. Raises `ClientError`, such as `NotFound` for a name that never was."""
     connection = _connection(settings)
     try:
         names = await _pools(connection)
@@ -167,7 +167,7 @@ def _connection(settings: ClientSettings) -> HttpConnection:
     from bailiff_service.access_tokens import client_token
 
     if not settings.api:
-        text = "accounting reads the archive, and BAILIFF_API is not set, the address of the query interface"
+        text = "accounting reads the archive through the HTTP API, and its address, BAILIFF_API, is not set"
         raise ClientError(ExitCode.USAGE, text, how_to_reach("BAILIFF_API"))
     token = client_token(settings.api, secret_of(settings.api_token), settings.api_token_file, settings.state_dir)
     return HttpConnection(settings.api, token, settings.kafka.request_timeout)

@@ -1,4 +1,4 @@
-"""HTTP connection to the query interface; each request runs in a thread."""
+"""Connection to the HTTP API; each request runs in a thread."""
 
 import asyncio
 import http.client
@@ -102,14 +102,14 @@ class HttpConnection:
 
     def _refusal(self, status: int, raw: Any) -> RequestFailed:
         if status == 0:
-            text = f"the query interface at {self._address} does not respond: {raw}"
+            text = f"the HTTP API at {self._address} does not respond: {raw}"
             return RequestFailed(0, text, how_to_reach("BAILIFF_API") + "; without it the log is read from Kafka")
         try:
             detail = json.loads(raw)["detail"]
         except (ValueError, KeyError, TypeError):
-            detail = "check that this is Bailiff's query interface"
+            detail = "check that this is Bailiff's HTTP API"
         advice = "set the token: BAILIFF_API_TOKEN, or BAILIFF_API_TOKEN_FILE" if status == 401 else ""
-        return RequestFailed(status, f"the query interface at {self._address} responded {status}: {detail}", advice)
+        return RequestFailed(status, f"the HTTP API at {self._address} responded {status}: {detail}", advice)
 
 
 def _set_result(done: "asyncio.Future[Any]", result: Any) -> None:

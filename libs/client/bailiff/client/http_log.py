@@ -1,6 +1,6 @@
-"""HTTP log source: a bus that reads the audit log, seals and cosignatures from the query interface instead of Kafka.
+"""HTTP log source: a bus that reads the audit log, seals and cosignatures from the HTTP API instead of Kafka.
 
-All other topics are read from Kafka. The query interface returns the bytes of the log including orphans, so readers verify the
+All other topics are read from Kafka. The HTTP API returns the bytes of the log including orphans, so readers verify the
 chain as with Kafka, and all reading commands work with both. Each reader has one connection with at most one request in
 flight (long polling). Uses only the standard library.
 """

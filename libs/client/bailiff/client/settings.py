@@ -53,7 +53,7 @@ class ClientSettings(ServiceSettings):
         source: CloudEvents source of requests.
         cache: Folder for local snapshots.
         engines: Folder of engine wheels, by digest.
-        api: URL of the query interface from which logs are read instead of Kafka; `api_token` or `api_token_file` has its token.
+        api: URL of the HTTP API from which logs are read instead of Kafka; `api_token` or `api_token_file` has its token.
         witness_keys: Witnesses of the logs, each as `VKEY` or `VKEY URL`.
         witnesses: How many witnesses must have cosigned a log that is verified.
     """
