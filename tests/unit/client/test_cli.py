@@ -163,7 +163,8 @@ def test_an_unknown_name_is_reported_with_the_closest_one(bailiff: Run, argument
 
 
 def submission(name: str, **demand: Any) -> SubmitJob:
-    return SubmitJob.model_validate_json(json.dumps({"demand": {"job": name, "tasks": [{}], **demand}, "spec": {"command": "true"}}))
+    request = {"demand": {"job": name, "tasks": [{}], **demand}, "spec": {"command": "true"}}
+    return SubmitJob.model_validate_json(json.dumps(request))
 
 
 @pytest.mark.parametrize(
