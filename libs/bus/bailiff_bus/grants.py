@@ -1,7 +1,7 @@
 """Who may do what in Kafka: the principals and their rights, for commands, documentation, checks and tests.
 
 The rights follow the code: a service has what it uses and nothing else. Nobody uses transactions, so no principal has a
-transactional id. The query API reads PostgreSQL only and has no principal.
+transactional id. The HTTP API reads PostgreSQL only and has no principal.
 """
 
 from collections.abc import Iterator, Mapping

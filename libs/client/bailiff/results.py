@@ -47,8 +47,8 @@ class JobStatus:
     """A job, as of the end of the log.
 
     Attributes:
-        state: `running`, `starting`, `reserved`, `evicting`, `pausing`, `cancelling`, `suspended`, `pending`, `waiting`, `paused`,
-            `succeeded`, `failed` or `cancelled`.
+        state: `running`, `starting`, `reserved`, `evicting`, `pausing`, `cancelling`, `suspended`, `pending`, `waiting`,
+            `paused`, `succeeded`, `failed` or `cancelled`.
         user: Who submitted it.
         gpus: Whole GPUs and fractions of the gang, without GPU memory.
         task_count: Number of requested tasks, of which at least min_tasks run together.

@@ -1,6 +1,6 @@
 """The fields that every surface shows of a job, a node, a project, a victim and a decision.
 
-The query API makes them of the archive's rows, command, Python client and console of a pool's state; each adds what only it
+The HTTP API makes them of the archive's rows, command, Python client and console of a pool's state; each adds what only it
 knows. As typed dictionaries, so that rows stay plain data and the OpenAPI documents are generated from them.
 """
 

@@ -1,4 +1,4 @@
-"""Converts messages of the log to JSON and back without loss, for exported files and the query API."""
+"""Converts messages of the log to JSON and back without loss, for exported files and the HTTP API."""
 
 import base64
 from functools import lru_cache

@@ -44,7 +44,7 @@ def service_token(configured: str | None, file: Path, setting: str) -> str:
 
 
 def client_token(address: str, configured: str | None, file: Path | None, state_dir: Path) -> str | None:
-    """The token that a client sends to the query API at this address: as configured, or that of a file.
+    """The token that a client sends to the HTTP API at this address: as configured, or that of a file.
 
     Without either, that of the API which shares the client's state folder, but to this machine only: no other server gets it.
     None where there is none. Raises `SettingsError` if the given file cannot be read.

@@ -124,8 +124,8 @@ REQUESTS_CHECKED = Metric(
     "records of signed requests that the auditor checked, by result: verified, not-verified",
 )
 POSTGRES_OUTAGES = Metric("bailiff_postgres_outages", "counter", (), "number of times PostgreSQL became unreachable")
-API_STREAMS = Metric("bailiff_api_streams", "gauge", (), "open streams of the query API")
-API_RESPONSES = Metric("bailiff_api_responses", "counter", ("status",), "responses of the query API, by status")
+API_STREAMS = Metric("bailiff_api_streams", "gauge", (), "open streams of the HTTP API")
+API_RESPONSES = Metric("bailiff_api_responses", "counter", ("status",), "responses of the HTTP API, by status")
 EVICTIONS = _rollup(
     "bailiff_evictions",
     "counter",

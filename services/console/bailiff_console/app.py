@@ -25,13 +25,13 @@ from .job_ports.visitors import Visitors
 from .live import job_list, measurements, stream
 from .record_text import RecordText
 
-ABOUT = """What the console's pages read and do, for a signed-in browser: not a stable interface. Programs use the query API."""
+ABOUT = """What the console's pages read and do, for a signed-in browser: not a stable interface. Programs use the HTTP API."""
 TAGS = {
     "session": "Who is signed in.",
     "live": "Pools as they are now, and as they change.",
     "history": "Pools as they were, and explanations.",
     "actions": "Previews, requests and what-ifs.",
-    "archive": "The query API (docs/schemas/api.json), with the text of each record.",
+    "archive": "The HTTP API (docs/schemas/api.json), with the text of each record.",
 }
 Readiness = Callable[[], Mapping[str, str | None]]
 

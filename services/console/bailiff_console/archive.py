@@ -1,4 +1,4 @@
-"""Read-only proxy of the query API under `/api/archive`, streams included. Adds the console's token, which browsers never see."""
+"""Read-only proxy of the HTTP API under `/api/archive`, streams included. Adds the console's token, which browsers never see."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,11 +26,11 @@ CONNECTIONS = 100
 REQUEST_HEADERS = ("accept", "accept-encoding", "if-none-match", "last-event-id")
 RESPONSE_HEADERS = ("content-type", "content-encoding", "etag", "cache-control", "retry-after", "vary", "content-length")
 FORWARDED_WITH_SENTENCES = ("etag", "cache-control")
-NOT_CONFIGURED = "the archive is not configured: set BAILIFF_API to the address of the query API"
+NOT_CONFIGURED = "the archive is not configured: set BAILIFF_API to the address of the HTTP API"
 
 
 class ArchiveProxy:
-    """address: of the query API; None: no archive is configured. token: returns its token. answers: whether the last probe
+    """address: of the HTTP API; None: no archive is configured. token: returns its token. answers: whether the last probe
     succeeded.
     """
 
@@ -46,7 +46,7 @@ class ArchiveProxy:
         return {"configured": self.address is not None, "answers": self.answers, "behind": dict(self._behind)}
 
     async def poll(self) -> None:
-        """Probe the query API until cancelled."""
+        """Probe the HTTP API until cancelled."""
         while True:
             await self._probe()
             await asyncio.sleep(POLL_S)
@@ -68,10 +68,10 @@ class ArchiveProxy:
             response = await self._http.send(forwarded, stream=True)
         except httpx.HTTPError as error:
             self.answers = False
-            raise ApiError(503, f"the query API does not answer: {_text(error)}", headers={"retry-after": "2"}) from None
+            raise ApiError(503, f"the HTTP API does not answer: {_text(error)}", headers={"retry-after": "2"}) from None
         if response.status_code == 401:
             await response.aclose()
-            return problem(502, "the query API rejects this console's token: check BAILIFF_API_TOKEN or BAILIFF_API_TOKEN_FILE")
+            return problem(502, "the HTTP API rejects this console's token: check BAILIFF_API_TOKEN or BAILIFF_API_TOKEN_FILE")
         headers = {name: response.headers[name] for name in RESPONSE_HEADERS if name in response.headers}
         if state is not None and response.status_code == 200:
             return await _with_sentences(
@@ -86,7 +86,7 @@ class ArchiveProxy:
     def _authorize(self, request: httpx.Request) -> httpx.Request:
         try:
             token = self._token()
-        except SettingsError:  # the file is not there yet: the query API answers 401
+        except SettingsError:  # the file is not there yet: the HTTP API answers 401
             token = None
         if token is not None:
             request.headers["authorization"] = f"Bearer {token}"
@@ -109,7 +109,7 @@ async def _with_sentences(response: httpx.Response, state: PoolState, headers: M
     try:
         page = orjson.loads(await response.aread())
     except httpx.HTTPError as error:
-        raise ApiError(503, f"the query API closed the connection early: {_text(error)}", headers={"retry-after": "2"}) from None
+        raise ApiError(503, f"the HTTP API closed the connection early: {_text(error)}", headers={"retry-after": "2"}) from None
     finally:
         await response.aclose()
     return JsonResponse({**page, "items": await with_sentences(page["items"], state)}, headers=headers)
@@ -121,7 +121,7 @@ async def _body(response: httpx.Response) -> AsyncIterator[bytes]:
         async for chunk in response.aiter_raw():
             yield chunk
     except httpx.HTTPError as error:
-        raise ConnectionError(f"the query API closed the connection early: {_text(error)}") from None
+        raise ConnectionError(f"the HTTP API closed the connection early: {_text(error)}") from None
     finally:
         await response.aclose()
 
@@ -132,7 +132,7 @@ def _text(error: Exception) -> str:
 
 @router.get("/api/archive/{path:path}", response_class=Response, tags=["archive"])
 async def archive(request: Request, path: str) -> Response:
-    """The response of the query API at `/v1/…`. Items of record lists also get `event` and `message`."""
+    """The response of the HTTP API at `/v1/…`. Items of record lists also get `event` and `message`."""
     proxy: ArchiveProxy = request.app.state.archive
     pools: Pools = request.app.state.pools
     record_list = LISTS.fullmatch(path)

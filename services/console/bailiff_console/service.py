@@ -132,5 +132,5 @@ class ConsoleService:
 
 
 def _api_token(settings: ConsoleSettings) -> str | None:
-    """The query API makes its token at its first start, which may be after the console's."""
+    """The HTTP API makes its token at its first start, which may be after the console's."""
     return client_token(settings.api or "", secret_of(settings.api_token), settings.api_token_file, settings.state_dir)

@@ -13,7 +13,7 @@ from bailiff_service.settings import Port, ServiceSettings
 
 
 class ReadingSettings(ServiceSettings):
-    """console_port: the port of the web page. api, api_token, api_token_file: the query API; without it the archive is not shown.
+    """console_port: the port of the web page. api, api_token, api_token_file: the HTTP API; without it the archive is not shown.
 
     console_pages: maximum number of live streams. console_snapshots: maximum number of snapshots per pool, under state_dir.
     witness_keys: keys of witnesses, each as `VKEY` or `VKEY URL`: a receipt is of a seal that they cosigned, if there is one.

@@ -36,7 +36,7 @@ ACCESS_END = """
 {creators} also creates the topics (`Create` and `Describe` on each), adds partitions to those with one per pool (`Alter`),
 and reads the brokers' settings (`Describe` and `DescribeConfigs` on the cluster). Kafka adds `Describe` to `Read`, `Write`
 and `Alter`. An idempotent producer needs no right of its own. No service uses transactions, so there are no transactional
-ids. The query API reads PostgreSQL only and needs no user.
+ids. The HTTP API reads PostgreSQL only and needs no user.
 """
 
 TRUST_INTRO = """

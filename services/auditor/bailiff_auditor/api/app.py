@@ -1,4 +1,4 @@
-"""The query API's application: routes, error handlers, OpenAPI document."""
+"""The HTTP API's application: routes, error handlers, OpenAPI document."""
 
 from collections.abc import Collection
 
@@ -30,7 +30,7 @@ from .parameters import PREFIX, only_known_parameters
 
 VERSION = "1"
 GZIP_FROM = 4096
-TITLE = "Bailiff query API"
+TITLE = "Bailiff HTTP API"
 ABOUT = """Read-only queries of the archived audit log. Only archived records are returned.
 
 * Times are UTC. Lists are paged: pass `next` as `cursor`, with otherwise the same parameters.

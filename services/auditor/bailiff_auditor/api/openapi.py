@@ -1,4 +1,4 @@
-"""Writes the OpenAPI document of the query API.
+"""Writes the OpenAPI document of the HTTP API.
 
 python -m bailiff_auditor.api.openapi docs/schemas/api.json            write
 python -m bailiff_auditor.api.openapi --check docs/schemas/api.json    check that it is current

@@ -1,4 +1,4 @@
-"""Error responses that only the query API has: of PostgreSQL, and 304."""
+"""Error responses that only the HTTP API has: of PostgreSQL, and 304."""
 
 import asyncpg
 from fastapi import FastAPI, Request

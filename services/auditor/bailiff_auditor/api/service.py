@@ -1,4 +1,4 @@
-"""The query API process: web server, PostgreSQL connections, readiness."""
+"""The HTTP API process: web server, PostgreSQL connections, readiness."""
 
 import asyncio
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class ApiService:
             )
         )
         serving = asyncio.create_task(server.serve(sockets=[listening]))
-        logger().info("serving the query API", at=f"{self.address}/v1/openapi.json")
+        logger().info("serving the HTTP API", at=f"{self.address}/v1/openapi.json")
         try:
             await race(asyncio.shield(serving), self._archive.listen(), self._poll(), stop.wait())
         finally:

@@ -1,4 +1,4 @@
-"""Settings of the query API beyond the common ones."""
+"""Settings of the HTTP API beyond the common ones."""
 
 from pathlib import Path
 from typing import Annotated
