@@ -5,7 +5,19 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names
-from bailiff_kubernetes.resources import BAILIFF_JOBS, EVICTIONS, JOBSETS, NODES, PODS, Object, Resource, without_managed_fields
+from bailiff_kubernetes.resources import (
+    BAILIFF_JOBS,
+    EVICTIONS,
+    JOBSETS,
+    NODES,
+    PODS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+    Object,
+    Resource,
+    without_managed_fields,
+)
 from bailiff_service.logs import logger
 
 from .memo import Memo
@@ -26,6 +38,7 @@ class ClusterWatch:
         self._view: ClusterView | None = None
         self.pods = LocalView(api, PODS, labels=names.POOL, trim=without_managed_fields)
         self.nodes = LocalView(api, NODES, trim=_bare_node)
+        self._storage = [LocalView(api, each, trim=without_managed_fields) for each in (VOLUME_CLAIMS, VOLUMES, STORAGE_CLASSES)]
         self._views: dict[str, LocalView] = {}
         self._extra: dict[Resource, LocalView] = {}
 
@@ -33,7 +46,8 @@ class ClusterWatch:
         """Why the view cannot be relied on now; None if it is complete and current."""
         if not self._views:
             return "looking for kinds of workloads"
-        for kind, view in (("Pod", self.pods), *self._views.items()):
+        storage = {view.resource.kind: view for view in self._storage}
+        for kind, view in (("Pod", self.pods), *storage.items(), *self._views.items()):
             if not view.synced.is_set():
                 return view.failure or f"listing {kind} objects"
             if not view.current.is_set():
@@ -45,16 +59,17 @@ class ClusterWatch:
         if self._view is None:
             kinds = {kind: view.objects.values() for kind, view in self._views.items()}
             shown, evictions = self._objects_of(BAILIFF_JOBS), self._objects_of(EVICTIONS) or ()
+            storage = [item for view in self._storage for item in view.objects.values()]
             self._view = cluster_view(
-                self.pods.objects.values(), kinds, self.nodes.objects.values(), self._memo, shown, evictions
+                self.pods.objects.values(), kinds, self.nodes.objects.values(), self._memo, shown, evictions, storage
             )
         return self._view
 
     async def run(self) -> None:
         """Follow the server, and start following kinds that are installed later, for ever."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(self.pods))
-            group.create_task(self._follow(self.nodes))
+            for view in (self.pods, self.nodes, *self._storage):
+                group.create_task(self._follow(view))
             while True:
                 for adapter in ADAPTERS:
                     kind = adapter.resource.kind

@@ -98,11 +98,18 @@ def _changed(before: ClusterView, now: ClusterView) -> Iterable[str]:
     evicted = {
         uid for uid in before.evictions.keys() | now.evictions.keys() if before.evictions.get(uid) is not now.evictions.get(uid)
     }
+    is_moved = before.storage is not now.storage
     for uid in before.workloads.keys() | now.workloads.keys():
         workload = now.workloads.get(uid)
         is_same = before.workloads.get(uid) is workload and before.pods.get(uid) is now.pods.get(uid)
         is_asked = bool(evicted) and any(pod.uid in evicted for pod in now.pods.get(uid, ()))
-        if not is_same or is_asked or (workload is not None and _shown(before, workload) is not _shown(now, workload)):
+        is_stored = is_moved and workload is not None and any(role.volumes for role in workload.roles)
+        if (
+            not is_same
+            or is_asked
+            or is_stored
+            or (workload is not None and _shown(before, workload) is not _shown(now, workload))
+        ):
             yield uid
     if before.nodes.keys() != now.nodes.keys() or any(before.nodes[name] is not node for name, node in now.nodes.items()):
         yield NODES

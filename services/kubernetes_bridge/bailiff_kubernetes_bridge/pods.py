@@ -6,7 +6,6 @@ from dataclasses import replace
 from bailiff_core.humanize import count_text
 from bailiff_core.model.state import ENDED, Job, Task
 from bailiff_kubernetes.names import task_hash
-from bailiff_kubernetes.resources import JOBS
 from bailiff_kubernetes.task_keys import task_key
 
 from .actions import Action, CopyCheckpoint, EndPod, MarkPod, Nominate, OpenGate, SetPodStatus
@@ -136,10 +135,10 @@ def key_of(job: Job, index: int) -> str:
 
 
 def lacks_pods(workload: Workload, pods: Sequence[Pod]) -> str:
-    """How many pods of a Job are there, where they are too few to run; empty: enough. Other kinds make theirs by and by."""
+    """How many of its pods are there, where they are too few to run; empty: enough, or its controller makes some later."""
     wanted = workload.min_tasks or workload.size
     there = sum(not pod.deleting and (pod.succeeded or not pod.finished) for pod in pods)
-    return f"{there} of {count_text(wanted, 'pod')}" if workload.resource == JOBS and there < wanted else ""
+    return f"{there} of {count_text(wanted, 'pod')}" if workload.makes_all and there < wanted else ""
 
 
 def finished_before(job: Job, role: str, pods: Sequence[Pod]) -> int:

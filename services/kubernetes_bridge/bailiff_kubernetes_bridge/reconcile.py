@@ -78,7 +78,7 @@ def _of_workload(cluster: ClusterView, pool: PoolView, rules: Rules, workload: W
         status = status_of(pool, job, len(active)) if job is not None else None
     elif _needs_job(workload, job, active):
         run = 1 + max(run_of(workload, job.id if job else ""), run_of(workload, workload.stopped_for))
-        request = submission(workload, run, rules, pool.state, pods, cluster.nodes)
+        request = submission(workload, run, rules, pool.state, pods, cluster)
         incomplete = _incomplete(workload, pods) if isinstance(request, SubmitJob) else None
         status = incomplete or _submitting(pool, request)
         if isinstance(request, SubmitJob) and incomplete is None:
@@ -115,9 +115,9 @@ def _needs_job(workload: Workload, job: Job | None, active: Sequence[Pod]) -> bo
 
 
 def _incomplete(workload: Workload, pods: Sequence[Pod]) -> Status | None:
-    """That a Job lacks pods: nobody is evicted for those that a quota forbids."""
+    """That it lacks pods: nobody is evicted for those that a quota forbids."""
     lacks = lacks_pods(workload, pods)
-    why = f"kubectl describe job {workload.name} says why, as a quota that is used up"
+    why = f"kubectl get events -n {workload.namespace} says why, as a quota that is used up"
     return Status("Incomplete", f"not submitted: its controller has made {lacks}; {why}") if lacks else None
 
 

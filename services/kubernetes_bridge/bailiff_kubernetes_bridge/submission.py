@@ -14,11 +14,12 @@ from bailiff_core.model.job_spec import WORKLOAD_UID, JobSpec
 from bailiff_core.model.job_spec import Workload as WorkloadReference
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records.job_requests import SubmitJob
-from bailiff_kubernetes.resources import Object
 
+from .view import ClusterView
 from .workloads.model import Pod, Role, Workload
 from .workloads.node_affinity import meets, terms_text
 from .workloads.taints import untolerated
+from .workloads.volumes import unmet_volume
 
 CLUSTER, KIND, NAMESPACE, NAME = (f"kubernetes/{name}" for name in ("cluster", "kind", "namespace", "name"))
 MAX_FAILURES = 1000  # the workload's own controller counts failures, and ends it
@@ -63,9 +64,9 @@ def class_of(workload: Workload, rules: Rules, state: PoolState) -> str | None:
 
 
 def submission(
-    workload: Workload, run: int, rules: Rules, state: PoolState, pods: Sequence[Pod], nodes: Mapping[str, Object]
+    workload: Workload, run: int, rules: Rules, state: PoolState, pods: Sequence[Pod], cluster: ClusterView
 ) -> SubmitJob | str:
-    """The request, or why the workload cannot be submitted. pods: of the workload; nodes: of the cluster, by name."""
+    """The request, or why the workload cannot be submitted. pods: of the workload."""
     if workload.problem:
         return workload.problem
     if not workload.submitted_by:
@@ -74,7 +75,7 @@ def submission(
         return f"bailiff.io/min-tasks is {workload.min_tasks}, and it has {workload.size} pods"
     excluded: dict[str, list[str]] = {}
     for role in workload.roles:
-        why = _why_not(role, state, pods, nodes)
+        why = _why_not(role, workload.namespace, state, pods, cluster)
         if why and all(why.values()):
             return f"no node of the pool would admit its pods: {', '.join(dict.fromkeys(why.values()))}"
         excluded[role.name] = [name for name, reason in why.items() if reason]
@@ -129,7 +130,7 @@ def is_of(job: Job, rules: Rules) -> bool:
     return job.demand.labels.get(CLUSTER) == rules.cluster
 
 
-def _why_not(role: Role, state: PoolState, pods: Sequence[Pod], nodes: Mapping[str, Object]) -> dict[str, str]:
+def _why_not(role: Role, namespace: str, state: PoolState, pods: Sequence[Pod], cluster: ClusterView) -> dict[str, str]:
     """Of each node of the pool, why kube-scheduler would bind no such pod to it; empty: it may.
 
     Taints are judged by the pods that are there, since the cluster may add tolerations to what their template says, and not on
@@ -138,11 +139,12 @@ def _why_not(role: Role, state: PoolState, pods: Sequence[Pod], nodes: Mapping[s
     pod = next((pod for pod in pods if pod.role == role.name), None)
     found = {}
     for node in state.nodes.values():
-        if (item := nodes.get(node.name)) is None:
+        if (item := cluster.nodes.get(node.name)) is None:
             continue
         taint = untolerated(item, pod.tolerations) if pod is not None and node.drain is None else ""
-        unmet = bool(role.node_terms) and not meets(item, role.node_terms)
-        found[node.name] = f"node affinity {terms_text(role.node_terms)}" if unmet else f"taint {taint}" if taint else ""
+        is_unmet = bool(role.node_terms) and not meets(item, role.node_terms)
+        why = f"node affinity {terms_text(role.node_terms)}" if is_unmet else f"taint {taint}" if taint else ""
+        found[node.name] = why or unmet_volume(item, namespace, role.volumes, cluster.storage)
     return found
 
 

@@ -7,7 +7,10 @@ from functools import partial
 from bailiff_kubernetes import names
 from bailiff_kubernetes.resources import (
     JOBSETS,
+    STORAGE_CLASSES,
     TRAIN_JOBS,
+    VOLUME_CLAIMS,
+    VOLUMES,
     Object,
     annotations_of,
     condition_of,
@@ -26,6 +29,7 @@ from .workloads.common import checkpoint_of
 from .workloads.model import Pod, Workload
 from .workloads.node_affinity import required_terms
 from .workloads.pod_groups import GroupKey, group_key, group_uid, is_finished, pod_group, role_of
+from .workloads.volumes import Storage
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class ClusterView:
     """Workloads by uid, and their pods by the workload's uid. kinds: the kinds whose objects are known completely.
 
     nodes: by name. shown: the objects of `kubectl get bailiffjobs`, by namespace and name; None: the cluster does not have them.
-    evictions: those to which Bailiff is to respond, by the pod's uid.
+    evictions: those to which Bailiff is to respond, by the pod's uid. storage: the claims of pods, and what may serve them.
     """
 
     workloads: Mapping[str, Workload] = field(default_factory=dict)
@@ -42,6 +46,7 @@ class ClusterView:
     nodes: Mapping[str, Object] = field(default_factory=dict)
     shown: Mapping[tuple[str, str], Object] | None = None
     evictions: Mapping[str, Object] = field(default_factory=dict)
+    storage: Storage = field(default_factory=Storage)
 
 
 def cluster_view(
@@ -51,8 +56,9 @@ def cluster_view(
     memo: Memo | None = None,
     shown: Iterable[Object] | None = None,
     evictions: Iterable[Object] = (),
+    storage: Sequence[Object] = (),
 ) -> ClusterView:
-    """objects: by kind; a kind that the cluster does not have is left out. memo: of the view before.
+    """objects: by kind; a kind that the cluster does not have is left out. memo: of the view before. storage: of all three kinds.
 
     With it, a workload whose object and pods have not changed is the same `Workload` with the same pods.
     """
@@ -92,10 +98,21 @@ def cluster_view(
         of = apart.get(key)
         workload, group = kept.of(("group", key), partial(_group, key, those, of), *those, of)
         workloads[workload.uid], found[workload.uid] = workload, group
+    stored = kept.of(("storage",), partial(_storage, storage), *storage)
     kept.forget()
     by_name = {node["metadata"]["name"]: node for node in nodes}
     by_key = None if shown is None else {key_of(item): item for item in shown}
-    return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name, by_key, active_evictions(evictions))
+    return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name, by_key, active_evictions(evictions), stored)
+
+
+def _storage(objects: Iterable[Object]) -> Storage:
+    found: dict[str, dict[tuple[str, str], Object]] = {}
+    for item in objects:
+        found.setdefault(item["kind"], {})[key_of(item)] = item
+    volumes, classes = (
+        {name: item for (_, name), item in found.get(each.kind, {}).items()} for each in (VOLUMES, STORAGE_CLASSES)
+    )
+    return Storage(found.get(VOLUME_CLAIMS.kind, {}), volumes, classes)
 
 
 def _member(adapter: Adapter, item: Object, workload: str, pod: Object) -> Pod:

@@ -3,6 +3,7 @@
 import pytest
 from tests.kits.bridge_objects import job_object, pod_template
 
+from bailiff_kubernetes_bridge.pods import lacks_pods
 from bailiff_kubernetes_bridge.view import cluster_view
 from bailiff_kubernetes_bridge.workloads.adapters import BY_KIND
 from bailiff_kubernetes_bridge.workloads.model import PodResources
@@ -57,6 +58,19 @@ def test_jobset():
     workload, found = one(cluster_view(pods, {"JobSet": [item("JobSet", JOBSET)]}))
     assert [(role.name, role.count, role.resources.gpus) for role in workload.roles] == [("driver", 1, 0), ("workers", 8, 8)]
     assert [(each.role, each.index) for each in found] == [("driver", 0), ("workers", 7)]
+
+
+IN_ORDER = {**JOBSET, "startupPolicy": {"startupPolicyOrder": "InOrder"}}
+AFTER = {"replicatedJobs": [JOBSET["replicatedJobs"][0], {**JOBSET["replicatedJobs"][1], "dependsOn": [{"name": "driver"}]}]}
+TWO = {"pytorchReplicaSpecs": {"Master": {"template": pod_template(1)}, "Worker": {"template": pod_template(2)}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "lacks"),
+    [("JobSet", JOBSET, "1 of 9 pods"), ("JobSet", IN_ORDER, ""), ("JobSet", AFTER, ""), ("PyTorchJob", TWO, "0 of 2 pods")],
+)
+def test_pods_are_missed_where_the_controller_makes_all_at_once(kind, spec, lacks):
+    assert lacks_pods(*one(cluster_view([jobset_pod("a", "driver", 0, 0)], {kind: [item(kind, spec)]}))) == lacks
 
 
 def test_the_jobs_of_a_jobset_are_no_workloads_of_their_own():

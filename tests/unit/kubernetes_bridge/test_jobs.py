@@ -54,7 +54,9 @@ def test_a_job_is_not_submitted_before_its_pods_are_there(world):
     world._make_pod(world.objects["train"], 0)
     world.settle()
     assert not world.sent
-    assert status(world).startswith("Incomplete: not submitted: its controller has made 1 of 3 pods; kubectl describe job train ")
+    assert status(world).startswith(
+        "Incomplete: not submitted: its controller has made 1 of 3 pods; kubectl get events -n team-a "
+    )
     world.controllers = all_of_them
     world.controllers()
     world.settle()

@@ -103,7 +103,7 @@ def _job(item: Object, _: Object | None) -> Workload:
     spec = item["spec"]
     parallelism, completions = count_of(spec.get("parallelism")), spec.get("completions")
     pods = parallelism if completions is None else min(parallelism, completions)
-    found = described(item, JOBS, {"pod": (pods, template_of(spec.get("template")))})
+    found = replace(described(item, JOBS, {"pod": (pods, template_of(spec.get("template")))}), makes_all=True)
     owner = controller_of(item)
     if owner is not None and owner.get("kind") in (JOBSETS.kind, RAY_JOBS.kind):
         return replace(found, pool="")  # its owner is the workload
@@ -129,14 +129,22 @@ def _jobset_templates(item: Object) -> Mapping[str, tuple[int, Object]]:
     found: dict[str, tuple[int, Object]] = {}
     for replicated in (item.get("spec") or {}).get("replicatedJobs") or []:
         spec = (replicated.get("template") or {}).get("spec") or {}
-        pods = count_of(spec.get("parallelism")) * count_of(replicated.get("replicas"))
+        parallelism = count_of(spec.get("parallelism"))
+        pods = min(parallelism, count_of(spec.get("completions"), parallelism)) * count_of(replicated.get("replicas"))
         found[str(replicated.get("name"))] = (pods, template_of(spec.get("template")))
     return found
 
 
+def _starts_at_once(jobset: Object) -> bool:
+    """Whether none of its jobs waits for another."""
+    spec = jobset["spec"]
+    in_order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
+    return not in_order and not any(replicated.get("dependsOn") for replicated in spec.get("replicatedJobs") or ())
+
+
 def _jobset(item: Object, _: Object | None) -> Workload:
     jobs = ((replicated.get("template") or {}).get("spec") or {} for replicated in item["spec"].get("replicatedJobs") or ())
-    found = _in_time(described(item, JOBSETS, _jobset_templates(item)), *jobs)
+    found = replace(_in_time(described(item, JOBSETS, _jobset_templates(item)), *jobs), makes_all=_starts_at_once(item))
     owner = controller_of(item)
     if owner is not None and owner.get("kind") == TRAIN_JOBS.kind:
         return replace(found, pool="")  # its TrainJob is the workload
@@ -159,6 +167,8 @@ def _train_job(item: Object, jobset: Object | None) -> Workload:
     found = described(item, TRAIN_JOBS, _jobset_templates(jobset or {}))
     if jobset is None:
         found = replace(found, problem="Kubeflow Trainer has not made its JobSet yet")
+    else:
+        found = replace(found, makes_all=_starts_at_once(jobset))
     return ended(found, item, {"Complete": "the TrainJob has completed"}, {"Failed": "the TrainJob has failed"})
 
 
@@ -172,7 +182,8 @@ def _pytorch_job(item: Object, _: Object | None) -> Workload:
         for role, replicas in (spec.get("pytorchReplicaSpecs") or {}).items()
     }
     policy = spec.get("runPolicy") or {}
-    found = replace(_in_time(described(item, PYTORCH_JOBS, templates), policy), suspended=policy.get("suspend") is True)
+    found = _in_time(described(item, PYTORCH_JOBS, templates), policy)
+    found = replace(found, suspended=policy.get("suspend") is True, makes_all=True)
     return ended(found, item, {"Succeeded": "the PyTorchJob has succeeded"}, {"Failed": "the PyTorchJob has failed"})
 
 
@@ -193,7 +204,7 @@ def _ray_job(item: Object, _: Object | None) -> Workload:
     found = described(item, RAY_JOBS, {role: (pods, template) for role, (pods, template) in templates.items() if pods})
     found = _in_time(found, item["spec"])
     status = item.get("status") or {}
-    found = replace(found, resizes=False, problem=found.problem or _ray_problem(item["spec"], cluster))
+    found = replace(found, resizes=False, makes_all=True, problem=found.problem or _ray_problem(item["spec"], cluster))
     if status.get("jobDeploymentStatus") == "Complete":
         return replace(found, outcome="complete", outcome_reason="the RayJob has completed")
     if status.get("jobDeploymentStatus") in ("Failed", "ValidationFailed"):

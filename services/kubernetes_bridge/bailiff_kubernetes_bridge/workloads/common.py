@@ -11,6 +11,7 @@ from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
 from .model import Role, Workload
 from .node_affinity import required_terms
 from .quantities import BadPodSpec, pod_resources
+from .volumes import claiming
 
 DEFAULT_GRACE_S = 30
 """Of pods that state none: the API server's."""
@@ -23,7 +24,7 @@ def described(item: Object, resource: Resource, templates: Mapping[str, tuple[in
     roles, problem = [], ""
     for role, (count, template) in templates.items():
         try:
-            roles.append(_role(role, count, template.get("spec") or {}))
+            roles.append(make_role(role, count, template.get("spec") or {}))
         except BadPodSpec as error:
             problem = problem or f"pods of {role}: {error}"
     pool = labels.get(names.POOL, "")
@@ -94,8 +95,10 @@ def count_of(value: Any, default: int = 1) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
 
 
-def _role(name: str, count: int, spec: Object) -> Role:
-    return Role(name, count, pod_resources(spec), dict(spec.get("nodeSelector") or {}), tuple(required_terms(spec)))
+def make_role(name: str, count: int, spec: Object) -> Role:
+    """So many pods of this spec. Raises `BadPodSpec`."""
+    selector, terms = dict(spec.get("nodeSelector") or {}), tuple(required_terms(spec))
+    return Role(name, count, pod_resources(spec), selector, terms, claiming(spec))
 
 
 def _template_labels(template: Object) -> Mapping[str, str]:

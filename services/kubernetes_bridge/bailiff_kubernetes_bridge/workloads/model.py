@@ -21,7 +21,7 @@ class Role:
     """Equal pods of a workload: one task group of the job.
 
     node_selector: labels that their node must have. node_terms: the node selector terms of their affinity, of which their node
-    must meet one; empty: any node.
+    must meet one; empty: any node. volumes: those of a pod that are claims.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Role:
     resources: PodResources
     node_selector: dict[str, str] = field(default_factory=dict)
     node_terms: tuple[Object, ...] = ()
+    volumes: tuple[Object, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,13 @@ class Workload:
 
     submitted_by: who created it, as the admission policy wrote it; empty: nobody vouches for it. generation: rises with every
     change of its spec. min_tasks: the least number of pods that run together; None: all. can_suspend: its kind has
-    `spec.suspend`. requeues: its controller makes evicted pods anew. resizes: its controller makes or deletes pods when its size
-    changes; else only the next time that it makes them all. outcome: that it has ended, and why. problem: why it cannot be
-    submitted. is_single_pod: it is one plain pod, which never is another workload's. apart: why its pods, or groups of
-    them, are jobs of their own; empty: they are its tasks. in_place: it is one of these, made anew under the same number.
-    stopped_for: the ended job for which the bridge has suspended it. status: what the bridge last wrote about it. grace: from the
-    notice to KILL, as a job file has it. preempts: whether its pods may have others evicted for them.
+    `spec.suspend`. makes_all: its controller makes all pods at once, so that one that is missing is none of later. requeues:
+    its controller makes evicted pods anew. resizes: its controller makes or deletes pods when its size changes; else only the
+    next time that it makes them all. outcome: that it has ended, and why. problem: why it cannot be submitted. is_single_pod:
+    it is one plain pod, which never is another workload's. apart: why its pods, or groups of them, are jobs of their own;
+    empty: they are its tasks. in_place: it is one of these, made anew under the same number. stopped_for: the ended job for
+    which the bridge has suspended it. status: what the bridge last wrote about it. grace: from the notice to KILL, as a job
+    file has it. preempts: whether its pods may have others evicted for them.
     """
 
     resource: Resource
@@ -62,6 +64,7 @@ class Workload:
     preempts: bool = True
     suspended: bool = False
     can_suspend: bool = True
+    makes_all: bool = False
     requeues: bool = True
     resizes: bool = True
     deleting: bool = False

@@ -20,8 +20,8 @@ def meets(node: Object, terms: Sequence[Object]) -> bool:
     fields = {"metadata.name": node["metadata"]["name"]}
     return any(
         bool(term.get("matchExpressions") or term.get("matchFields"))
-        and all(_holds(each, labels_of(node)) for each in term.get("matchExpressions") or ())
-        and all(_holds(each, fields) for each in term.get("matchFields") or ())
+        and all(holds(each, labels_of(node)) for each in term.get("matchExpressions") or ())
+        and all(holds(each, fields) for each in term.get("matchFields") or ())
         for term in terms
     )
 
@@ -40,7 +40,8 @@ def _text(requirement: Mapping[str, Any]) -> str:
     return f"{requirement['key']} {requirement['operator']}" + (f" [{', '.join(values)}]" if values else "")
 
 
-def _holds(requirement: Mapping[str, Any], found: Mapping[str, str]) -> bool:
+def holds(requirement: Mapping[str, Any], found: Mapping[str, str]) -> bool:
+    """Whether these labels, or fields, meet the requirement of a selector."""
     value = found.get(requirement["key"])
     values: Sequence[str] = requirement.get("values") or ()
     match requirement["operator"]:

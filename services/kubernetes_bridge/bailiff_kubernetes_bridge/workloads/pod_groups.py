@@ -9,10 +9,11 @@ from bailiff_kubernetes.resources import JOBS, PODS, Object, annotations_of, con
 from bailiff_kubernetes_bridge.annotations import POD_GROUP, STATUS
 
 from .adapters import COMPLETION_INDEX, LWS_GROUP, LWS_NAME, LWS_SIZE
-from .common import checkpoint_of, grace_of
-from .model import PodResources, Role, Workload
+from .common import checkpoint_of, grace_of, make_role
+from .model import Workload
 from .node_affinity import required_terms
 from .quantities import BadPodSpec, pod_resources
+from .volumes import claiming
 
 GroupKey = tuple[str, str, str]
 """Namespace, uid of the controller whose pods have numbers, and name of a group; without a group it is the uid of its pod."""
@@ -42,7 +43,7 @@ def group_uid(key: GroupKey) -> str:
 
 
 def role_of(pod: Object) -> str:
-    """Pods with the same requests, node selector and node affinity are one role."""
+    """Pods with the same requests, node selector, node affinity and claims are one role."""
     try:
         resources = pod_resources(pod["spec"])
     except BadPodSpec:
@@ -51,6 +52,8 @@ def role_of(pod: Object) -> str:
     affinity = [term["matchExpressions"] for term in required_terms(pod["spec"]) if term.get("matchExpressions")]
     if affinity:  # without the node that an open gate has added
         text += f"/{affinity}"
+    if claims := sorted(each["persistentVolumeClaim"]["claimName"] for each in claiming(pod["spec"]) if "ephemeral" not in each):
+        text += f"/{claims}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -65,11 +68,9 @@ def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None) -> Wor
     roles, problem = [], ""
     for role, those in sorted(counts.items()):
         try:
-            resources = pod_resources(those[0]["spec"])
+            roles.append(make_role(role, len(those), those[0]["spec"]))
         except BadPodSpec as error:
-            resources, problem = PodResources(), f"pod {those[0]['metadata']['name']}: {error}"
-        spec = those[0]["spec"]
-        roles.append(Role(role, len(those), resources, dict(spec.get("nodeSelector") or {}), tuple(required_terms(spec))))
+            problem = f"pod {those[0]['metadata']['name']}: {error}"
     alone, is_led = name.startswith("pod/"), controller == LWS_NAME
     sizes = {annotations_of(pod).get(LWS_SIZE) if is_led else _text(pod, names.GANG_SIZE) for pod in members}
     size = sizes.pop() if len(sizes) == 1 else None
