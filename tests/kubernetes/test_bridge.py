@@ -93,6 +93,7 @@ async def test_nobody_opens_a_gate_or_changes_who_submitted(users):
     assert job.user == f"kubernetes/{USER}"
     (pod,) = users.pods("job-name=second")
     name = pod["metadata"]["name"]
+    users.may_use()  # all rights in the namespace are none to open gates
     assert "only Bailiff removes" in users.refused("patch", "pod", name, "--type=merge", "-p", '{"spec":{"schedulingGates":[]}}')
     assert "only Bailiff sets" in users.refused("label", "pod", name, f"{names.TASK_HASH}=x")
     assert "cannot be changed" in users.refused("annotate", "job", "second", f"{names.SUBMITTED_BY}=bob", "--overwrite")
