@@ -18,6 +18,7 @@ class Member:
         limit: None: no bound.
         step: In which steps it can use a share.
         owed: What rounding of earlier turns owes it.
+        used: What it used beyond its quota on average.
         in_force: Its quota in force, once divided; None: no bound.
     """
 
@@ -29,6 +30,7 @@ class Member:
     priority: int = 0
     step: Number = 1
     owed: int = 0
+    used: int = 0
     share: Fraction = field(default_factory=Fraction)
     in_force: Number | None = None
 
@@ -49,7 +51,7 @@ def divide(total: Number, members: list[Member]) -> None:
     if sum(member.claimed for member in bounded) > total:
         for member in bounded:
             member.share = Fraction(0)
-        fill(total, [bounded], lambda member: member.quota or 0, lambda member: member.claimed)
+        fill(total, [bounded], lambda member: member.quota or 0, lambda member: member.claimed, past=False)
         for member in bounded:
             if member.share < member.claimed:
                 member.in_force = member.share
@@ -57,11 +59,17 @@ def divide(total: Number, members: list[Member]) -> None:
     claimed = sum(member.share for member in members)
     priorities = sorted({member.priority for member in members}, reverse=True)
     ranks = [[member for member in members if member.priority == priority] for priority in priorities]
-    fill(total - claimed, ranks, lambda member: member.weight, lambda member: member.requestable)
+    past = any(member.used for member in members)
+    fill(total - claimed, ranks, lambda member: member.weight, lambda member: member.requestable, past=past)
 
 
 def fill(
-    rest: Number, ranks: Sequence[list[Member]], weight: Callable[[Member], Number], wanted: Callable[[Member], Number]
+    rest: Number,
+    ranks: Sequence[list[Member]],
+    weight: Callable[[Member], Number],
+    wanted: Callable[[Member], Number],
+    *,
+    past: bool,
 ) -> None:
     short = []
     start = {member.age: member.share for rank in ranks for member in rank}
@@ -71,9 +79,13 @@ def fill(
             unsatisfied = [member for member in rank if member.share < wanted(member) and weight(member) > 0]
             if not unsatisfied or rest <= 0:
                 break
-            weights, at_start, satisfied, lost = sum(map(weight, unsatisfied)), rest, False, []
+            satisfied, lost = False, []
+            had = {each.age: each.used + each.share - start[each.age] if past else Fraction(0) for each in unsatisfied}
+            by_use = sorted(unsatisfied, key=lambda each: had[each.age] / Fraction(weight(each)))
+            firsts = [by_use[: count + 1] for count in range(len(by_use))]  # of these the level is right that gives least
+            level = min(Fraction(rest + sum(had[each.age] for each in some)) / sum(map(weight, some)) for some in firsts)
             for member in unsatisfied:
-                offered = member.share + at_start * Fraction(weight(member)) / weights
+                offered = member.share + max(Fraction(0), level * weight(member) - had[member.age])
                 share = max(member.share, Fraction(floor(offered / member.step) * member.step))
                 if wanted(member) <= offered:
                     share, satisfied = Fraction(wanted(member)), True
@@ -101,6 +113,10 @@ def fill(
             if member.age in returned:
                 losses[member.age] = losses.get(member.age, -Fraction(member.owed)) - returned[member.age]
                 member.share, rest = member.share - returned[member.age], rest + returned[member.age]
+        due = [member for member in rank if member.age in losses]
+        for member in due if past else ():
+            part = Fraction(sum(each.used for each in due) * weight(member)) / sum(map(weight, due))
+            losses[member.age] -= 10 * floor(part - member.used)
         again = []
         for member in sorted([each for each in rank if each.age in losses], key=lambda each: (losses[each.age], each.age)):
             size = common if member.age in returned else member.step

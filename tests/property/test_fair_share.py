@@ -82,6 +82,11 @@ def some_owed(rng: Random, tree: ProjectTree) -> dict[str, int]:
     return {name: rng.randrange(-1000, 1000) for name in tree.branches if rng.randrange(3) == 0}
 
 
+def some_used(rng: Random, tree: ProjectTree) -> dict[str, int]:
+    """What some projects used beyond their quotas on average."""
+    return {name: rng.choice([rng.randrange(300), some_gpus(rng)]) for name in tree.branches if rng.randrange(3) == 0}
+
+
 def rolled_up(tree: ProjectTree, own: dict[str, ResourceVector]) -> dict[str, ResourceVector]:
     """Requests of each project: the sum over its leaves."""
     found: dict[str, ResourceVector] = {}
@@ -119,6 +124,7 @@ def reference(
     requested: dict[str, ResourceVector],
     steps: Steps,
     owed: dict[str, int],
+    used: dict[str, int],
 ) -> dict[str, tuple[ResourceVector, ResourceVector]]:
     """All families from the root downwards, by the reference implementation."""
     shares, in_force = {ROOT: total}, {ROOT: NO_BOUNDS}
@@ -147,6 +153,7 @@ def reference(
                         entry.priority,
                         1 if resource else steps.of(entry.name),
                         0 if resource else owed.get(entry.name, 0),
+                        used.get(entry.name, 0) * total[resource] // (total[0] or 1),
                     )
                 )
             divide(shares[parent][resource], members)
@@ -183,13 +190,14 @@ def divide_as_the_text(seed: int) -> None:
         requested = rolled_up(tree, own)
         steps, gpus = some_steps(rng, tree), rng.choice([0, total[0], 2 * total[0]])
         quotas, owed = quotas_in_full(tree, total, gpus), some_owed(rng, tree)
-        assert as_pairs(entitlements(tree, total, quotas, requested, steps, known, owed)) == reference(
-            projects, total, gpus, requested, steps, owed
+        used = rng.choice([{}, some_used(rng, tree)])
+        assert as_pairs(entitlements(tree, total, quotas, requested, steps, known, owed, used)) == reference(
+            projects, total, gpus, requested, steps, owed, used
         )
         changed = rolled_up(tree, own | {rng.choice(projects).name: ResourceVector(some_gpus(rng), some_amount(rng), 0)})
         later = rng.choice([owed, some_owed(rng, tree)])
-        assert entitlements(tree, total, quotas, changed, steps, known, later) == entitlements(
-            tree, total, quotas, changed, steps, owed=later
+        assert entitlements(tree, total, quotas, changed, steps, known, later, used) == entitlements(
+            tree, total, quotas, changed, steps, owed=later, used=used
         )
 
 

@@ -1,18 +1,23 @@
-"""What rounding leaves over of GPUs goes in turn: when a turn begins, and what the state keeps of it."""
+"""What rounding leaves over of GPUs goes in turn: when a turn begins, and what the state keeps of it; and past use."""
 
 from typing import Any
 
+import pytest
 from tests.kits.snapshots import snapshot
 
 from bailiff_core.explain.sentences import clock
 from bailiff_core.explain.share_turns import share_turn_sentences, turns_to_come
 from bailiff_core.fold import enact
+from bailiff_core.fold.past_use import average_use
 from bailiff_core.lifecycle.share_turns import next_share_turn, share_turns
-from bailiff_core.model.state import PoolState, ShareTurn
+from bailiff_core.model.past_use import ONE, ROOTS, add_up, average, decayed
+from bailiff_core.model.policy import Policy
+from bailiff_core.model.state import PastUse, PoolState, ProjectUse, ShareTurn
 from bailiff_core.plan import Planning
 from bailiff_core.plan.build import append_facts
 from bailiff_core.queue.share_turn import TURN
 from bailiff_core.records.facts import PolicyApplied
+from bailiff_core.scheduling_snapshot import current_usage
 
 MINUTE = 60_000_000
 
@@ -84,3 +89,90 @@ def test_the_next_turn_is_said_to_the_job_that_waits_for_it_and_of_the_pool() ->
     assert [each.text for each in share_turn_sentences(state, [state.jobs["y1"]])] == [text]
     assert list(share_turn_sentences(state, [state.jobs["o1"]])) == []
     assert turns_to_come(one_gpu(over_quota_weight=0)) == []
+
+
+WEEK = 7 * 24 * 60 * MINUTE
+
+
+def use_of(*steps: tuple[int, int], quota: int = 0, half_life: int = WEEK) -> int:
+    """The average after a project held so many thousandths of a GPU for so long, one after the other."""
+    past, use = PastUse(half_life, 0), ProjectUse()
+    for held, time in steps:
+        use.held = held
+        add_up(use, past, quota, use.since + time)
+    return average(use.used, half_life)
+
+
+def test_past_use_decays_by_half_lives() -> None:
+    for steps in (0, 1, 2, 100, 255, 256, 257, 1000, 5000):
+        assert decayed(10**30, steps) == pytest.approx(10**30 * 2 ** (-steps / 256), rel=1e-12)
+    assert decayed(10**30, 256) == 10**30 // 2
+    for half_life in (WEEK // 7, WEEK, 365 * WEEK // 7):
+        assert use_of((8000, half_life), half_life=half_life) == pytest.approx(4000, abs=24)
+        assert use_of((8000, half_life), (0, half_life), half_life=half_life) == pytest.approx(2000, abs=24)
+        assert use_of((8000, 50 * half_life), half_life=half_life) == pytest.approx(8000, abs=24)
+
+
+def test_what_is_within_the_quota_is_no_past_use() -> None:
+    assert use_of((8000, WEEK), quota=8000) == use_of((8000, WEEK), quota=-1) == 0
+    assert use_of((8000, WEEK), quota=5000) == use_of((3000, WEEK))
+
+
+def test_past_use_is_the_same_however_often_it_is_added_up() -> None:
+    pieces = [(8000, 1_000_001)] * 40_000
+    total = sum(time for _, time in pieces)
+    assert use_of(*pieces) == pytest.approx(use_of((8000, total)), abs=1)
+
+
+def both_want_all(vision_used: int = 4000, quota: int = 0) -> PoolState:
+    """Eight GPUs that `vision` has; `language` asks for as many since now. vision_used: on average, thousandths."""
+    projects = [{"name": "vision"}, {"name": "language", "quota": {"gpus": quota}}]
+    jobs = [{"name": f"v{at}", "project": "vision", "gpus": 1, "node": "n1", "last_start": "9h ago"} for at in range(8)]
+    jobs += [{"name": f"l{at}", "project": "language", "gpus": 1, "submitted": "1m ago"} for at in range(8)]
+    pool = {"nodes": [{"name": "n1", "gpus": 8}], "projects": projects, "jobs": jobs}
+    state = Planning(snapshot({**pool, "policy": {"fairness": {"half_life": "7d"}}})).state
+    assert state.past_use is not None
+    state.past_use.began -= WEEK
+    state.past_use.projects["vision"].used = vision_used * (WEEK // 256 << 64) // (ONE - ROOTS[0]) + 10**9
+    return state
+
+
+def test_who_had_its_part_before_has_less_now_as_in_the_text() -> None:
+    """`docs/concepts/semantics/quotas.md`, "Over time"."""
+    state = both_want_all()
+    assert [current_usage(state).entitlements[name].share.gpu_milli for name in ("vision", "language")] == [4000, 4000]
+    (began,) = share_turns(state)
+    assert [(each.project, each.gpu_milli) for each in began.used] == [("vision", 4000)]
+    enact(state, began)
+    assert [current_usage(state).entitlements[name].share.gpu_milli for name in ("vision", "language")] == [2000, 6000]
+    assert (list(share_turns(state)), next_share_turn(state)) == ([], state.now + 6 * 60 * MINUTE)
+
+
+def test_past_use_takes_nothing_of_a_quota() -> None:
+    state = both_want_all(vision_used=100_000, quota=3)
+    enact(state, *share_turns(state))
+    assert [current_usage(state).entitlements[name].share.gpu_milli for name in ("vision", "language")] == [0, 8000]
+    state = both_want_all(vision_used=0, quota=3)
+    assert [current_usage(state).entitlements[name].share.gpu_milli for name in ("vision", "language")] == [2000, 6000]
+
+
+def test_a_policy_without_a_half_life_forgets_and_another_half_life_keeps_the_averages() -> None:
+    state = both_want_all()
+    rules = state.rules.model_dump(mode="json")
+    longer = {**rules, "fairness": {"half_life": "14d"}}
+    append_facts(state, PolicyApplied(policy=Policy.model_validate(longer, strict=False)))
+    assert state.past_use is not None
+    assert (state.past_use.half_life, average_use(state, "vision")) == (2 * WEEK, pytest.approx(4000, abs=1))
+    append_facts(state, PolicyApplied(policy=Policy.model_validate({**rules, "fairness": {}}, strict=False)))
+    assert (state.past_use, state.share_turns) == (None, {})
+
+
+def test_who_used_more_than_its_part_is_said_to_whoever_goes_first() -> None:
+    state = both_want_all()
+    used = "Project vision used twice its part beyond quotas over time: 4 GPUs on average, by a half-life of 7d"
+    said = f"{used}; so project language goes first."
+    assert turns_to_come(state) == [said]
+    assert [each.text for each in share_turn_sentences(state, [state.jobs["l1"]])] == [said]
+    enact(state, *share_turns(state))
+    assert turns_to_come(state) == [f"{said} Shares follow at {clock(state.now + 6 * 60 * MINUTE)} at the earliest."]
+    assert turns_to_come(both_want_all(vision_used=0)) == []

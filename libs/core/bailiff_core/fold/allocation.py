@@ -1,7 +1,7 @@
 """Updates each node's sums (`allocated`, `releasing`, `reserved`) and the state's indices when tasks change."""
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -13,6 +13,7 @@ from bailiff_core.model.state import ENDED, Eviction, Job, JobPhase, Node, PoolS
 from .failed_starts import note_given_up
 from .gang import note_stale
 from .open_jobs import note_ended
+from .past_use import begin_again, count_again, note_use
 from .pending_queue import dequeue, enqueue
 
 # --- sums
@@ -61,6 +62,8 @@ def drop_reservation(state: PoolState, job: Job, indices: Iterable[int]) -> None
 
 def recount_shares(state: PoolState, node: Node) -> None:
     """Recounts the shares in use on the node after its devices changed."""
+    begin_again(state)
+    count_again(state)
     for total in (node.allocated, node.releasing, node.reserved):
         total.shares.clear()
     for job in state.active_jobs():
@@ -73,8 +76,10 @@ def recount_shares(state: PoolState, node: Node) -> None:
                     total.shares[number] = total.shares.get(number, 0) + share
 
 
-def _count(state: PoolState, job: Job, tasks: Iterable[Task], change: Callable[..., None]) -> None:
+def _count(state: PoolState, job: Job, tasks: Sequence[Task], change: Callable[..., None]) -> None:
     state.indices.changed_jobs[job.id] = None
+    if state.past_use is not None:
+        note_use(state, state.past_use, job, tasks, 1 if change is add else -1)
     for task in tasks:
         if task.state == "released":
             continue

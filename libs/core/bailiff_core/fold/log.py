@@ -9,6 +9,7 @@ from bailiff_core.records.payload import Fact
 from bailiff_core.records.wire import time_text
 
 from .classes import apply_priority_class
+from .past_use import begin_again, count_again
 from .registry import folds
 
 MINUTE = 60_000_000
@@ -29,12 +30,14 @@ def pool_created(state: PoolState, fact: facts.PoolCreated) -> None:
 def policy_applied(state: PoolState, fact: facts.PolicyApplied) -> None:
     """Applies the class values to all jobs; running jobs continue, unless `enforce` is set."""
     before, after = (state.policy or fact.policy).nodes, fact.policy.nodes
+    begin_again(state)
     state.policy, state.policy_revision = _as_recorded(fact.policy), state.seq
     state.enforcing = fact.enforce
     state.indices.infeasible.clear()
     state.indices.snapshot = None  # the project tree may have changed
     parents = {ROOT, *(project.name for project in fact.policy.projects)}
     state.share_turns = {name: turn for name, turn in state.share_turns.items() if name in parents}
+    count_again(state)
     for job in state.jobs.values():
         entry = fact.policy.find_class(job.class_name)
         if entry is not None:
@@ -107,6 +110,10 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
         state.reclaimed_at[project] += fact.jump
     for turn in state.share_turns.values():
         turn.began += fact.jump
+    if state.past_use is not None:
+        state.past_use.began += fact.jump
+        for use in state.past_use.projects.values():
+            use.since = min(use.since + fact.jump, state.now)
     if state.selection is not None and state.selection.deadline is not None:
         state.selection.deadline += fact.jump
     for name in state.ended:

@@ -9,7 +9,9 @@ from .registry import folds
 
 @folds(decisions.ShareTurnBegan)
 def share_turn_began(state: PoolState, decision: decisions.ShareTurnBegan) -> None:
-    """The projects divide by what they are owed now. The dict is a new one: `Usage` divides again by that."""
+    """The projects divide by what they are owed and used now. The dict is a new one: `Usage` divides again by that."""
     parent = decision.parent or ROOT
-    owed = {entry.project or parent + DIRECT: entry.gpu_milli for entry in decision.owed}
-    state.share_turns = {**state.share_turns, parent: ShareTurn(state.now, owed)}
+    owed, used = (
+        {entry.project or parent + DIRECT: entry.gpu_milli for entry in entries} for entries in (decision.owed, decision.used)
+    )
+    state.share_turns = {**state.share_turns, parent: ShareTurn(state.now, owed, used)}

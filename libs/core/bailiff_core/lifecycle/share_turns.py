@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
+from bailiff_core.fold.past_use import average_use, use_now
 from bailiff_core.model.project_tree import DIRECT, ROOT
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import whole_job
 from bailiff_core.queue import share_turn as rule
 from bailiff_core.quota.fair_share import Contest
 from bailiff_core.quota.usage import Usage
-from bailiff_core.records.decisions import OwedShare, ShareTurnBegan
+from bailiff_core.records.decisions import ProjectGpus, ShareTurnBegan
 from bailiff_core.scheduling_snapshot import current_usage
 
 from .timers import timers_of
@@ -20,15 +21,36 @@ def share_turns(state: PoolState) -> Iterator[ShareTurnBegan]:
 
 
 def next_share_turn(state: PoolState) -> int | None:
-    """When the next turn is due, µs; `None` while no job has waited for long enough: its timer is due before."""
+    """When the next turn is due, µs; `None` while no job has waited for long enough: its timer is due before.
+
+    With a half-life: when one may be.
+    """
+    if state.past_use is not None:
+        moments = (state.past_use.began, *(turn.began for turn in state.share_turns.values())) if state.queue else ()
+        return min((due for began in moments if (due := began + rule.length(state)) > state.now), default=None)
     return min((due for due, _ in _next_turns(state) if due > state.now), default=None)
 
 
 def _next_turns(state: PoolState) -> Iterator[tuple[int, ShareTurnBegan]]:
+    if state.past_use is not None:
+        return _turns_by_use(state, state.past_use.began)
     timers = timers_of(state)
     # In most pools nobody is without a step: who has been pending for so long, perhaps thousands of jobs, is not looked at.
     is_due = timers.any_due(state, rule.NAME) and current_usage(state).contests
     return turns_for(state, timers.due(state, rule.NAME)) if is_due else iter(())
+
+
+def _turns_by_use(state: PoolState, counted_since: int) -> Iterator[tuple[int, ShareTurnBegan]]:
+    """The turns by which past use begins to count as it is now, where projects ask for more GPUs than there are."""
+    usage = current_usage(state)
+    for parent, children in usage.tree.children.items():
+        last = state.share_turns.get(parent)
+        due = (counted_since if last is None else last.began) + rule.length(state)
+        if due > state.now or not usage.is_short(parent):
+            continue
+        if any(use_now(state, name).used for name in children):
+            found = [ProjectGpus(project=_named(name), gpu_milli=average_use(state, name)) for name in children]
+            yield due, ShareTurnBegan(parent=_named(parent), owed=(), used=tuple(each for each in found if each.gpu_milli))
 
 
 def turns_for(state: PoolState, jobs: Sequence[Job]) -> Iterator[tuple[int, ShareTurnBegan]]:
@@ -40,7 +62,7 @@ def turns_for(state: PoolState, jobs: Sequence[Job]) -> Iterator[tuple[int, Shar
         if waited is not None:
             last = state.share_turns.get(parent)
             over = 0 if last is None else last.began + rule.TURN
-            owed = tuple(OwedShare(project=_named(name), gpu_milli=amount) for name, amount in contest.owed.items())
+            owed = tuple(ProjectGpus(project=_named(name), gpu_milli=amount) for name, amount in contest.owed.items())
             kept = over if over > state.now else max(over, _kept_until(state, usage, contest))
             yield max(waited, kept), ShareTurnBegan(parent=_named(parent), owed=owed)
 

@@ -369,6 +369,16 @@ class LimitRules(Document):
     pool: PoolLimits = PoolLimits()
 
 
+class FairnessRules(Document):
+    """How projects share what is beyond their quotas.
+
+    Attributes:
+        half_life: Time after which past use of GPUs beyond the quota counts half; null: past use does not count.
+    """
+
+    half_life: Annotated[Duration, Field(ge=86_400_000_000, le=31_536_000_000_000)] | None = None
+
+
 class RetentionRules(Document):
     """Retention of ended jobs and request ids in the state, and of the private specs of ended jobs; log time."""
 
@@ -414,6 +424,7 @@ class Policy(Document):
     max_rejections_per_minute: Count = 60
     limits: LimitRules = LimitRules()
     projects: Annotated[tuple[Project, ...], Field(max_length=10_000)] = ()
+    fairness: FairnessRules = FairnessRules()
     topologies: Annotated[tuple[Topology, ...], Field(max_length=64)] = ()
     protections: Protections = Protections()
     backfill: Literal["greedy", "reserve", "preemptible"] = "preemptible"

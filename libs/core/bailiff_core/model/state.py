@@ -622,14 +622,40 @@ class WaitingNode:
 
 @dataclass(slots=True)
 class ShareTurn:
-    """Of the children of one project: since when (µs) they divide what rounding leaves over of GPUs as they do now.
+    """Of the children of one project: since when (µs) they divide GPUs as they do now.
 
     Attributes:
         owed: What rounding of earlier turns owes each, thousandths of a GPU; less than 0: it had more than its part.
+        used: What each used beyond its quota, averaged over the past, thousandths of a GPU.
     """
 
     began: int
     owed: dict[str, int]
+    used: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ProjectUse:
+    """What one project uses and used beyond its quota.
+
+    Attributes:
+        held: GPUs that its jobs hold now, thousandths.
+        since: Since when, µs.
+        used: GPU time beyond the quota until then, decayed (`past_use.py`), thousandths of a GPU × µs.
+    """
+
+    held: int = 0
+    since: int = 0
+    used: int = 0
+
+
+@dataclass(slots=True)
+class PastUse:
+    """By project of the policy with a half-life, µs: what it used beyond its quota. Counted since `began`, µs."""
+
+    half_life: int
+    began: int
+    projects: dict[str, ProjectUse] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -665,6 +691,7 @@ class PoolState:
         enforcing: Within a cycle, a policy was applied with `enforce`.
         reclaimed_at: When a project was last reclaimed from.
         share_turns: By parent; never changed in place (`fold/share_turns.py`).
+        past_use: None: the policy has no half-life.
         displaced_by: By victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
         entitlements_changed: The last record of `fold/entitlement_changes.py`.
         refusals: By name of a node, the jobs that it did not start.
@@ -722,6 +749,7 @@ class PoolState:
     run_time_limits: list[tuple[int, str]] = field(default_factory=list)
     reclaimed_at: dict[str, int] = field(default_factory=dict)
     share_turns: dict[str, ShareTurn] = field(default_factory=dict)
+    past_use: PastUse | None = None
     displaced_by: dict[str, dict[str, int]] = field(default_factory=dict)
     entitlements_changed: int = -1
     refusals: dict[str, dict[str, None]] = field(default_factory=dict)

@@ -7,6 +7,12 @@ from bailiff_core.records.decisions import ShareTurnBegan
 
 NAME = "share-turn"
 TURN = 3600 * 1_000_000  # µs
+TURNS_IN_A_HALF_LIFE = 28  # six hours of a week: who is evicted for shares of time runs again for that long
+
+
+def length(state: PoolState) -> int:
+    """How long a turn lasts at least, µs."""
+    return TURN if state.past_use is None else max(TURN, state.past_use.half_life // TURNS_IN_A_HALF_LIFE)
 
 
 def due(state: PoolState, job: Job) -> int | None:
@@ -17,6 +23,11 @@ def due(state: PoolState, job: Job) -> int | None:
 def text(decision: ShareTurnBegan) -> str:
     """Whose turn it is, as a sentence."""
     above = decision.parent or ROOT
+    if decision.used or not decision.owed:
+        used = [f"{project_text(each.project or above + DIRECT)} {gpus_text(each.gpu_milli)}" for each in decision.used]
+        return (
+            f"past use counts in the shares of {project_text(above)}; beyond quotas, on average: {', '.join(used) or 'nothing'}"
+        )
     owed = [(project_text(each.project or above + DIRECT), each.gpu_milli) for each in decision.owed if each.gpu_milli > 0]
     names = ", ".join(f"{gpus_text(milli)} to {name}" for name, milli in owed)
     return f"what rounding leaves over of the GPUs of {project_text(above)} goes in turn; owed: {names}"

@@ -17,6 +17,8 @@ from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, Resource
 from .demand_vector import whole
 
 WHOLE_GPU = 1000
+UNUSED: Sequence[Sequence[Amount]] = ((), (), ())
+CATCH_UP = 10  # how often what the past owes counts beside what rounding takes now, where a step is left over
 
 
 class Entitlement(NamedTuple):
@@ -142,6 +144,7 @@ def entitlements(
     steps: Steps,
     cache: dict[str, Division] | None = None,
     owed: Mapping[str, int] = MappingProxyType({}),
+    used: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Entitlement]:
     """What every project, and the root, is entitled to of `total`.
 
@@ -149,6 +152,7 @@ def entitlements(
         quotas: In full.
         requested: Requested amounts by project, descendants included.
         owed: What rounding owes projects of earlier turns (`ShareTurn`), thousandths of a GPU.
+        used: What they used beyond their quotas on average (`ShareTurn`), thousandths of a GPU.
         cache: The previous division of each project's share, for the same tree; reused where the inputs are equal.
     """
     cache = {} if cache is None else cache
@@ -158,12 +162,20 @@ def entitlements(
         full = [quotas[name] for name in family.names]
         requests = [requested.get(name, ZERO) for name in family.names]
         owing = [owed.get(name, 0) for name in family.names] if owed else [0] * len(family.names)
-        inputs = (above, full, requests, [steps.of(name) for name in family.names], owing)
+        past = [used.get(name, 0) for name in family.names] if used else []
+        pasts = [_in_proportion(past, each, total.gpu_milli) for each in total] if any(past) else UNUSED
+        inputs = (above, full, requests, [steps.of(name) for name in family.names], owing, pasts)
         before = cache.get(family.parent)
         if before is None or before.inputs != inputs:
             before = cache[family.parent] = Division(inputs, family.names, *_divide(tree, family, *inputs))
         found.update(zip(family.names, before.entitled, strict=True))
     return found
+
+
+def _in_proportion(past: Sequence[int], total: Amount, gpus: Amount) -> Sequence[Amount]:
+    """What was used of a resource, as CPU and memory follow the GPUs; empty: nothing."""
+    found = [amount * total // (gpus or 1) for amount in past]
+    return found if any(found) else []
 
 
 def _divide(
@@ -174,8 +186,12 @@ def _divide(
     requests: Sequence[ResourceVector],
     gpu_steps: Sequence[Amount],
     owed: Sequence[int],
+    pasts: Sequence[Sequence[Amount]],
 ) -> tuple[list[Entitlement], list[Rounding]]:
-    """Divides what one project has among its children."""
+    """Divides what one project has among its children.
+
+    pasts: by resource, what each used on average; all empty: it does not count.
+    """
     ones, nothing = [1] * len(family.names), [0] * len(family.names)
     roundings: list[Rounding] = []
     columns = [
@@ -186,6 +202,7 @@ def _divide(
             family,
             at,
             (ones, nothing) if at else (gpu_steps, owed),
+            pasts[at],
             [] if at else roundings,
         )
         for at in range(3)
@@ -217,6 +234,7 @@ def _divide_resource(
     family: Siblings,
     at: int,
     rounding: tuple[Sequence[Amount], Sequence[int]],
+    past: Sequence[Amount],
     roundings: list[Rounding],
 ) -> tuple[Sequence[Amount], Sequence[Amount]]:
     """The shares of one resource, and the quotas in force."""
@@ -231,12 +249,12 @@ def _divide_resource(
     if sum(claim for claim, quota in zip(claimed, quotas, strict=True) if quota >= 0) > total:
         bounded = [place for place, quota in enumerate(quotas) if quota > 0]
         start = [0 if quota >= 0 else claim for claim, quota in zip(claimed, quotas, strict=True)]
-        shares = _fill(total, claimed, start, [bounded], quotas, *rounding, roundings)
+        shares = _fill(total, claimed, start, [bounded], quotas, *rounding, (), roundings)
         in_force = zip(shares, claimed, quotas, strict=True)
         return shares, [share if share < claim else quota for share, claim, quota in in_force]
     rest = total - sum(claimed)
     # 2. The rest, by priority and weight.
-    return _fill(rest, wanted, claimed, family.ranks[at], family.weights[at], *rounding, roundings), quotas
+    return _fill(rest, wanted, claimed, family.ranks[at], family.weights[at], *rounding, past, roundings), quotas
 
 
 def _fill(
@@ -247,9 +265,13 @@ def _fill(
     weights: Sequence[Amount],
     steps: Sequence[Amount],
     owed: Sequence[int],
+    past: Sequence[Amount],
     roundings: list[Rounding],
 ) -> list[Amount]:
-    """Adds `rest` to the shares by weight, the first ranks first, up to what is wanted, in steps."""
+    """Adds `rest` to the shares by weight, the first ranks first, up to what is wanted, in steps.
+
+    What somebody used in the past (`past`; empty: nobody did) counts as if it was part of `rest`, and was given already.
+    """
     start, shares = shares, list(shares)
     short: list[int] = []
     for rank in ranks:
@@ -257,11 +279,16 @@ def _fill(
         lost: dict[int, Amount] = {}
         all_weights: Amount = 1
         while unsatisfied and rest > 0:
-            available, all_weights = rest, sum([weights[place] for place in unsatisfied])
+            available, all_weights, had = rest, sum([weights[place] for place in unsatisfied]), past
+            if past:
+                had = [amount + share - before for amount, share, before in zip(past, shares, start, strict=True)]
+                available, all_weights = _with_the_past(rest, unsatisfied, had, weights)
             still: list[int] = []
             lost = {}
             for place in unsatisfied:
                 portion, missing = available * weights[place], wanted[place] - shares[place]
+                if had:
+                    portion = max(0, portion - had[place] * all_weights)
                 # Compared before any division, so that no rounding decides who is satisfied.
                 if missing * all_weights <= portion:
                     granted = missing
@@ -289,6 +316,8 @@ def _fill(
         sizes = [common if place in returned else step for place, step in enumerate(steps)] if returned else steps
         # What rounding left over: a step each, to whom rounding owes most first, then the older project.
         due = {place: loss + owed[place] * all_weights for place, loss in lost.items()} if any(owed) else lost
+        if past:
+            due = _due_of_the_past(due, past, weights, all_weights)
         left_over, given = rest, dict[int, Amount]()
         in_turn: dict[int, Amount] = {}  # without those whose step is more than there is: what rounding owes them would only grow
         for _, place in sorted([(-amount, place) for place, amount in due.items()]):
@@ -317,6 +346,32 @@ def _fill(
         shares[place] += granted
         rest -= granted
     return [whole(share) for share in shares]
+
+
+def _with_the_past(
+    rest: Amount, unsatisfied: Sequence[int], had: Sequence[Amount], weights: Sequence[Amount]
+) -> tuple[Amount, Amount]:
+    """What is divided, with what those had in the past who get any of it, and the sum of their weights.
+
+    Whoever had more than its part of that gets nothing.
+    """
+    available: Amount = rest
+    all_weights: Amount = 0
+    for place in sorted(unsatisfied, key=lambda each: (Fraction(had[each], weights[each]), each)):
+        if all_weights and had[place] * all_weights >= available * weights[place]:
+            break
+        available += had[place]
+        all_weights += weights[place]
+    return available, all_weights
+
+
+def _due_of_the_past(
+    due: Mapping[int, Amount], past: Sequence[Amount], weights: Sequence[Amount], all_weights: Amount
+) -> dict[int, Amount]:
+    """With what each lacks of its part of what these used, so that over time each has its part, however few GPUs there are."""
+    used, weight = sum(past[place] for place in due), sum(weights[place] for place in due)
+    lacks = {place: (weights[place] * used - past[place] * weight) // weight for place in due}
+    return {place: amount + CATCH_UP * lacks[place] * all_weights for place, amount in due.items()}
 
 
 def _rounded_further(

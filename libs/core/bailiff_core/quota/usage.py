@@ -118,6 +118,15 @@ class Usage:
             return {}
         return {name: found.contest for name, found in self._divided.items() if found.contest is not None}
 
+    def is_short(self, parent: str) -> bool:
+        """Whether some child of the project has a share of fewer GPUs than it asks for, within its limit."""
+        for name in self.tree.children[parent]:
+            share, limit = self.entitlements[name].share.gpu_milli, self.tree.branches[name].limit.gpu_milli
+            asked = self.requests.get(name, ZERO).gpu_milli
+            if share < (asked if limit == UNLIMITED else min(asked, limit)):
+                return True
+        return False
+
     @property
     def shrunk_quotas(self) -> dict[str, ResourceVector]:
         """The quotas in force that are not what is stated: they follow the GPUs, or more is asked for than there is."""
@@ -133,8 +142,10 @@ class Usage:
         counted: tuple[ResourceVector, Amount] = (self._capacity.total, self._capacity.gpus)
         if self._in_full is None or self._in_full[0] != counted:
             self._in_full = counted, quotas_in_full(self.tree, *counted)
-        owed = {name: amount for turn in self._state.share_turns.values() for name, amount in turn.owed.items()}
-        return entitlements(self.tree, self.total, self._in_full[1], requests, self._steps, divided, owed)
+        turns = self._state.share_turns.values()
+        owed = {name: amount for turn in turns for name, amount in turn.owed.items()}
+        used = {name: amount for turn in turns for name, amount in turn.used.items()}
+        return entitlements(self.tree, self.total, self._in_full[1], requests, self._steps, divided, owed, used)
 
     def allocated(self, project: str) -> ResourceVector:
         """Usage of the project."""

@@ -407,8 +407,8 @@ class ScheduleTimedOut(Decision):
     reason: Annotated[Text, Field(max_length=2000)] = ""
 
 
-class OwedShare(Document):
-    """What rounding owes a project; none: the jobs submitted directly to the parent."""
+class ProjectGpus(Document):
+    """GPUs of a project; none: of the jobs submitted directly to the parent."""
 
     project: ProjectName | None = None
     gpu_milli: Integer
@@ -417,10 +417,14 @@ class OwedShare(Document):
 class ShareTurnBegan(Decision):
     """What rounding leaves over of GPUs goes in turn: from now on to those of these projects to whom it owes most.
 
+    With a half-life, from now on their shares count what they used beyond their quotas, instead.
+
     Attributes:
         parent: Whose share they divide; none: the pool.
         owed: Thousandths of a GPU; less than 0: it had more than its part.
+        used: Beyond their quotas, on average over the past, thousandths of a GPU; those that are not named: nothing.
     """
 
     parent: ProjectName | None = None
-    owed: tuple[OwedShare, ...]
+    owed: tuple[ProjectGpus, ...]
+    used: tuple[ProjectGpus, ...] = ()
