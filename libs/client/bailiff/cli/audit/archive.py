@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 from bailiff.cli.jobs import micros_of
+from bailiff.cli.log_source import Trust
 from bailiff.cli.session import LOCAL, Session, command
 from bailiff.client.answers import job_in
 from bailiff.client.errors import ClientError, ExitCode
 
-Address = Annotated[str, typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL: postgresql://…")]
+ARCHIVE = typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL: postgresql://…")
+Address = Annotated[str, ARCHIVE]
 
 
 @command("audit prune", leave_out=LOCAL)
@@ -20,9 +22,7 @@ async def prune(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder written by `bailiff audit export --segment`.")],
     archive: Address,
     older_than: Annotated[str, typer.Option(metavar="TIME", help="Only records older than this, as in 365d.")],
-    trust: Annotated[
-        list[str] | None, typer.Option("--trust", metavar="KEY", help="The log's first sealing key, obtained out of band.")
-    ] = None,
+    trust: Trust = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
 ) -> None:
     """Delete records from the archive that the folder contains. Seals and derived tables are kept; Kafka is not changed.
@@ -32,7 +32,8 @@ async def prune(
     """
     from bailiff.audit import pruning
 
-    result = await pruning.prune(archive, folder, _time("--older-than", older_than), trust or [], dry_run)
+    age = timedelta(microseconds=micros_of("--older-than", older_than))
+    result = await pruning.prune(archive, folder, age, trust or [], dry_run)
     names = [segment.name for segment in result.segments]
     found = {
         "pool": result.pool,
@@ -99,9 +100,7 @@ async def erase(
     job: Annotated[
         str | None, typer.Option(metavar="JOB", help="Erase command, environment and paths of this ended job.")
     ] = None,
-    archive: Annotated[
-        str | None, typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL: postgresql://…")
-    ] = None,
+    archive: Annotated[str | None, ARCHIVE] = None,
 ) -> ExitCode:
     """Erase the name of an actor, or the private data of a job. The log is unchanged: verify, proofs and replay still pass."""
     from bailiff.audit import erasure
@@ -121,12 +120,8 @@ async def erase(
     session.show(
         {"job": job, "erased": result, "also_in": also_in},
         lambda: (
-            f"{job}: {'erased' if result else 'nothing was also_in to erase'}. Kafka retains what was sent in {also_in}; "
+            f"{job}: {'erased' if result else 'nothing was left to erase'}. Kafka retains what was sent in {also_in}; "
             "its nodes keep its output and its checkpoints."
         ),
     )
     return ExitCode.DONE if result else ExitCode.NOT_FOUND
-
-
-def _time(option: str, text: str) -> timedelta:
-    return timedelta(microseconds=micros_of(option, text))
