@@ -16,7 +16,7 @@ from .log_sources import Source
 from .object_path import AnyPath
 
 
-class Checked(TypedDict):
+class CheckedProof(TypedDict):
     """The result of `bailiff audit check-proof`.
 
     Attributes:
@@ -26,14 +26,34 @@ class Checked(TypedDict):
     ok: bool
     problem: str
     pool: str
-    seq: int
-    type: str
-    time: str
-    data: Any
     sealed_records: int
     sealed_at: str
     key: str
     keys: list[str]
+
+
+class Checked(CheckedProof):
+    """That of one record."""
+
+    seq: int
+    type: str
+    time: str
+    data: Any
+
+
+def not_proved(problem: str) -> CheckedProof:
+    """The result where a check failed."""
+    return {"ok": False, "problem": problem, "pool": "", "sealed_records": 0, "sealed_at": "", "key": "", "keys": []}
+
+
+def proved_by(seal: LogSealed, pool: str, keys: list[str]) -> CheckedProof:
+    """The result where all checks passed.
+
+    Args:
+        keys: From the trusted one to the seal's.
+    """
+    at, size = time_text(seal.sealed_at), seal.size
+    return {"ok": True, "problem": "", "pool": pool, "sealed_records": size, "sealed_at": at, "key": seal.key, "keys": keys}
 
 
 async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[SealingKey] = ()) -> dict[str, Any]:
@@ -76,36 +96,17 @@ def checked(file: AnyPath, trust: list[str]) -> Checked:
         text = file.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(ExitCode.USAGE, f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
-    found: Checked = {
-        "ok": False,
-        "problem": "",
-        "pool": "",
-        "seq": -1,
-        "type": "",
-        "time": "",
-        "data": None,
-        "sealed_records": 0,
-        "sealed_at": "",
-        "key": "",
-        "keys": [],
-    }
     try:
         proved = check_proof(text, trust)
     except VerificationFailed as no:
-        return {**found, "problem": str(no)}
+        return {**not_proved(str(no)), "seq": -1, "type": "", "time": "", "data": None}
     headers = {name: value.decode(errors="replace") for name, value in proved.wire.headers}
     return {
-        "ok": True,
-        "problem": "",
-        "pool": proved.pool,
+        **proved_by(proved.seal, proved.pool, proved.keys),
         "seq": proved.seq,
         "type": headers.get("ce_type", ""),
         "time": headers.get("ce_time", ""),
         "data": _data(proved.wire.value),
-        "sealed_records": proved.seal.size,
-        "sealed_at": time_text(proved.seal.sealed_at),
-        "key": proved.seal.key,
-        "keys": proved.keys,
     }
 
 

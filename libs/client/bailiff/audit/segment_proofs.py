@@ -8,7 +8,7 @@ lead to the signed root.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -16,11 +16,12 @@ from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.messages.seals import LogSealed, SealingKey
 from bailiff_core.records import Wire, decode
 from bailiff_core.records.merkle import Frontier, consistency_path, consistent, leaf_hash
-from bailiff_core.records.wire import UnreadableRecord, record_hash, time_text
+from bailiff_core.records.wire import UnreadableRecord, record_hash
 from bailiff_log.seals import SealChain, VerificationFailed, check_seal, verified_keys
 
 from . import parquet_files
 from .object_path import AnyPath, put
+from .proofs import CheckedProof, not_proved, proved_by
 from .segments import Count, Digest, Segment, SegmentFolder, Strict
 
 if TYPE_CHECKING:
@@ -171,22 +172,11 @@ def _exists(path: AnyPath) -> bool:
 # --- checks
 
 
-class SegmentChecked(TypedDict):
-    """The result of `bailiff audit check-proof` for a segment.
+class SegmentChecked(CheckedProof):
+    """The result of `bailiff audit check-proof` for a segment."""
 
-    Attributes:
-        problem: The reason if `ok` is false.
-    """
-
-    ok: bool
-    problem: str
-    pool: str
     first_seq: int
     last_seq: int
-    sealed_records: int
-    sealed_at: str
-    key: str
-    keys: list[str]
 
 
 def is_segment_proof(path: AnyPath) -> bool:
@@ -206,28 +196,8 @@ def check_segment(path: AnyPath, trusted: Iterable[str]) -> SegmentChecked:
     try:
         proof, seal, keys = check_files(path, trusted)
     except VerificationFailed as no:
-        return {
-            "ok": False,
-            "problem": str(no),
-            "pool": "",
-            "first_seq": -1,
-            "last_seq": -1,
-            "sealed_records": 0,
-            "sealed_at": "",
-            "key": "",
-            "keys": [],
-        }
-    return {
-        "ok": True,
-        "problem": "",
-        "pool": proof.pool,
-        "first_seq": proof.first_seq,
-        "last_seq": proof.last_seq,
-        "sealed_records": seal.size,
-        "sealed_at": time_text(seal.sealed_at),
-        "key": seal.key,
-        "keys": keys,
-    }
+        return {**not_proved(str(no)), "first_seq": -1, "last_seq": -1}
+    return {**proved_by(seal, proof.pool, keys), "first_seq": proof.first_seq, "last_seq": proof.last_seq}
 
 
 def check(

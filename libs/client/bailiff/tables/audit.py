@@ -32,30 +32,22 @@ def seals_block(found: Mapping[str, Any]) -> RenderableType:
 
 
 def proof_block(found: Mapping[str, Any]) -> RenderableType:
-    """`bailiff audit check-proof`."""
+    """`bailiff audit check-proof`, of a record or of a segment."""
     if not found["ok"]:
         return text(f"not proved: {found['problem']}", "bold red")
     facts = pairs()
-    facts.add_row("record", text(f"{found['pool']}#{found['seq']}  {found['type']}  {found['time']}"))
-    facts.add_row("data", text(json.dumps(found["data"], ensure_ascii=False)))
+    if "seq" in found:
+        proved = "the record is in the sealed log"
+        facts.add_row("record", text(f"{found['pool']}#{found['seq']}  {found['type']}  {found['time']}"))
+        facts.add_row("data", text(json.dumps(found["data"], ensure_ascii=False)))
+    else:
+        proved = "the rows of both files are those of the sealed log"
+        facts.add_row("records", text(f"{found['pool']}#{found['first_seq']} to #{found['last_seq']}"))
     facts.add_row("seal", text(f"over {count_text(found['sealed_records'], 'record')}, {found['sealed_at']}"))
     facts.add_row("key", text(found["key"]))
     if found["keys"][:-1]:
         facts.add_row("took over from", text(", ".join(reversed(found["keys"][:-1]))))
-    return Group(Text("proved: the record is in the sealed log", "bold green"), indented(facts))
-
-
-def segment_proof_block(found: Mapping[str, Any]) -> RenderableType:
-    """`bailiff audit check-proof`, of a segment."""
-    if not found["ok"]:
-        return text(f"not proved: {found['problem']}", "bold red")
-    facts = pairs()
-    facts.add_row("records", text(f"{found['pool']}#{found['first_seq']} to #{found['last_seq']}"))
-    facts.add_row("seal", text(f"over {count_text(found['sealed_records'], 'record')}, {found['sealed_at']}"))
-    facts.add_row("key", text(found["key"]))
-    if found["keys"][:-1]:
-        facts.add_row("took over from", text(", ".join(reversed(found["keys"][:-1]))))
-    return Group(Text("proved: the rows of both files are those of the sealed log", "bold green"), indented(facts))
+    return Group(Text(f"proved: {proved}", "bold green"), indented(facts))
 
 
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not-checked": ("–", "yellow")}

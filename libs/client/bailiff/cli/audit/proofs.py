@@ -94,13 +94,9 @@ async def check_proof(
     from bailiff.audit import proofs
     from bailiff.audit.object_path import path_of
     from bailiff.audit.segment_proofs import check_segment, is_segment_proof
-    from bailiff.tables.audit import proof_block, segment_proof_block
+    from bailiff.tables.audit import proof_block
 
     path = path_of(file)
-    if is_segment_proof(path):
-        rows = check_segment(path, trust or [])
-        session.show(rows, lambda: segment_proof_block(rows))
-        return ExitCode.DONE if rows["ok"] else ExitCode.FOUND_WRONG
-    found = proofs.checked(path, trust or [])
+    found = (check_segment if is_segment_proof(path) else proofs.checked)(path, trust or [])
     session.show(found, lambda: proof_block(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
