@@ -9,7 +9,7 @@ import typer
 
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.simulation import options
-from bailiff.simulation.history import ImportOptions, import_errors, run_import
+from bailiff.simulation.history import ImportOptions, run_import
 from bailiff.simulation.options import opt
 
 from .session import OFFLINE, Session, command
@@ -55,7 +55,7 @@ def slurm(
     if tier not in (None, "qos", "partition"):
         raise ClientError(ExitCode.USAGE, f"--tier: expected qos or partition, found {tier!r}")
     reader, config, values = (options.simulator(f"history.{name}") for name in ("slurm", "slurm_config", "values"))
-    with import_errors():
+    with options.simulator_errors():
         named = fields.split(",") if fields else ()
         how = reader.Options(values.zone(timezone), delimiter, named, tier or config.tier_column(conf))
         source = reader.read(files, config.site(conf, gres, qos, assoc, how.tier), how)
@@ -63,34 +63,22 @@ def slurm(
 
 
 @command("import kueue", leave_out=OFFLINE)
-def kueue(
-    session: Session,
-    files: Objects,
-    chosen: ImportOptions,
-) -> None:
+def kueue(session: Session, files: Objects, chosen: ImportOptions) -> None:
     """Read Kueue's Workloads: kubectl get workloads,events,nodes,clusterqueues,localqueues -A -o json
 
     Both v1beta1 and v1beta2. Add workloadpriorityclasses, and files of the API server's audit log, where there are any: a
     Workload keeps only its last eviction.
     """
-    source = options.simulator("history.kueue").Reader().read(files)
-    with import_errors():
-        _report(session, source, chosen)
+    _of_objects("kueue", session, files, chosen)
 
 
 @command("import kubernetes", leave_out=OFFLINE)
-def kubernetes(
-    session: Session,
-    files: Objects,
-    chosen: ImportOptions,
-) -> None:
+def kubernetes(session: Session, files: Objects, chosen: ImportOptions) -> None:
     """Read what kube-scheduler did: kubectl get pods,events,nodes,priorityclasses -A -o json
 
     A preempted pod is deleted, and Events are kept for an hour: add files of the API server's audit log for more.
     """
-    source = options.simulator("history.kubernetes").Reader().read(files)
-    with import_errors():
-        _report(session, source, chosen)
+    _of_objects("kubernetes", session, files, chosen)
 
 
 @command("import csv", leave_out=OFFLINE)
@@ -108,8 +96,14 @@ def csv(
     Each row is one attempt: rows with the same job are its attempts.
     """
     reader = options.simulator("history.table")
-    with import_errors():
+    with options.simulator_errors():
         source = reader.read(file, reader.mapping(mapping))
+        _report(session, source, chosen)
+
+
+def _of_objects(scheduler: str, session: Session, files: list[Path], chosen: ImportOptions) -> None:
+    source = options.simulator(f"history.{scheduler}").Reader().read(files)
+    with options.simulator_errors():
         _report(session, source, chosen)
 
 

@@ -15,6 +15,10 @@ from .jobs import watch_or_show
 from .session import Session, command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import RenderableType
+
     from bailiff.client.client import Client
     from bailiff.render.serializers.nodes import ListedNode, NodeRow
     from bailiff.render.serializers.pools import PoolRow
@@ -47,12 +51,12 @@ async def pools(session: Session, watch: Watch = False) -> None:
     """List pools with the head of their log, nodes and jobs."""
     from bailiff.tables.pools import pools_table
 
+    await _watch_rows(session, pools_table, watch=watch)
+
+
+async def _watch_rows(session: Session, table: Callable[[list[PoolRow]], RenderableType], *, watch: bool) -> None:
     async with session.client() as client:
-
-        async def look() -> list[PoolRow]:
-            return await _rows(client)
-
-        await watch_or_show(session, look, pools_table, watch=watch)
+        await watch_or_show(session, lambda: _rows(client), table, watch=watch)
 
 
 async def _rows(client: Client) -> list[PoolRow]:
@@ -70,12 +74,7 @@ async def pool_list(session: Session, watch: Watch = False) -> None:
     """List pools with nodes, GPUs in use, queue length, and disabled actions."""
     from bailiff.tables.pools import pool_list_table
 
-    async with session.client() as client:
-
-        async def look() -> list[PoolRow]:
-            return await _rows(client)
-
-        await watch_or_show(session, look, pool_list_table, watch=watch)
+    await _watch_rows(session, pool_list_table, watch=watch)
 
 
 @command("pool create", leave_out=("pool", "actor", "key"))

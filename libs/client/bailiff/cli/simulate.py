@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +14,6 @@ from bailiff.simulation import options
 from bailiff.simulation.options import WorkloadOptions, opt
 
 from .session import OFFLINE, SHARED, Session, command
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 BESIDE_AGAIN = ("again", "manifest", "report", "log", *SHARED)
 
@@ -68,8 +65,9 @@ async def simulate(
     from rich.console import Group
     from rich.text import Text
 
-    from bailiff.client.safe_write import check, write
+    from bailiff.client.safe_write import check
     from bailiff.simulation.options import simulator
+    from bailiff.tables.style import results_table
 
     runs = simulator("runs")
     if listed:
@@ -77,7 +75,7 @@ async def simulate(
         return
     check(report, manifest, log)
     before: dict[str, Any] | None = None
-    with options.simulator_errors():
+    with options.simulator_errors(options.LIST_THEM):
         if again is not None:
             check_alone(context)
             before = options.manifest_of(again, "simulate")
@@ -85,7 +83,7 @@ async def simulate(
             source = simulator("traces.catalogue").trace(experiment.trace)
         else:
             if trace is None:
-                raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
+                raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", options.LIST_THEM)
             source = simulator("traces.catalogue").trace(trace)
             chosen = workload.choices(mtbf=mtbf, retry=retry, quotas=daily_quotas)
             delays = simulator("timeline").Delays(
@@ -112,24 +110,40 @@ async def simulate(
     session.show(
         {"runs": data, "manifest": json.loads(manifest_text)},
         lambda: Group(
-            shown(*figures.compared(data)),
+            results_table(*figures.compared(data)),
             "",
             Text("Waiting time by class", "bold"),
-            shown(*figures.by_key(data, "waiting", "class ")),
+            results_table(*figures.by_key(data, "waiting", "class ")),
         ),
     )
-    if manifest is not None:
-        write(manifest, manifest_text + "\n")
-    if log is not None:
-        write(log, "".join(lines))
-    if report is not None:
-        write(report, simulator("report").page(f"Simulation of {experiment.trace}", notes, found, data, manifest_text))
-    for path, what in ((report, "report"), (manifest, "manifest"), (log, "log")):
-        if path is not None:
-            session.say(f"{what}: {path}")
+
+    def page() -> str:
+        return str(simulator("report").page(f"Simulation of {experiment.trace}", notes, found, data, manifest_text))
+
+    write_files(
+        session,
+        {"report": (report, page), "manifest": (manifest, lambda: manifest_text + "\n"), "log": (log, lambda: "".join(lines))},
+    )
     if before is not None:
-        for line in options.compare(before, json.loads(manifest_text), _digests):
-            session.say(line)
+        say_compared(session, before, manifest_text, _digests)
+
+
+def write_files(session: Session, files: Mapping[str, tuple[Path | None, Callable[[], str]]]) -> None:
+    """Writes the results that are wanted as files, and says where each is."""
+    from bailiff.client.safe_write import write
+
+    for what, (path, content) in files.items():
+        if path is not None:
+            write(path, content())
+            session.say(f"{what}: {path}")
+
+
+def say_compared(
+    session: Session, before: Mapping[str, Any], manifest: str, digests: Callable[[Mapping[str, Any]], dict[str, str]]
+) -> None:
+    """Says that a repeated run has the digests of its manifest. Raises `ClientError` if not."""
+    for line in options.compare(before, json.loads(manifest), digests):
+        session.say(line)
 
 
 def check_alone(context: typer.Context) -> None:
@@ -193,16 +207,6 @@ def _notes(experiment: Any, source: Any) -> list[str]:
 
 def _many(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
-def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
-    """A table of results at its full width."""
-    from bailiff.tables.style import MOST_WIDTH, Unsqueezed, table
-
-    made = table(*head, right=[name for name in head[1:] if name != "class"])
-    for row in rows:
-        made.add_row(*row)
-    return Unsqueezed(made, MOST_WIDTH)
 
 
 def _list(session: Session) -> None:

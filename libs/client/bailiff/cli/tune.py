@@ -12,7 +12,7 @@ from bailiff.simulation.options import WorkloadOptions
 from bailiff_core.humanize import count_text
 
 from .session import OFFLINE, Session, command
-from .simulate import Again, Cluster, Manifest, Seeds, check_alone, shown
+from .simulate import Again, Cluster, Manifest, Seeds, check_alone, say_compared, write_files
 
 
 @command("policy tune", leave_out=OFFLINE)
@@ -45,14 +45,15 @@ async def tune(
 
     Shows the Pareto frontier; choosing a point on it is up to the owners of the pool.
     """
-    from bailiff.client.safe_write import check, write
+    from bailiff.client.safe_write import check
     from bailiff.simulation import options
     from bailiff.simulation.options import simulator
+    from bailiff.tables.style import results_table
 
     tuning, runs, catalogue = simulator("tune"), simulator("runs"), simulator("traces.catalogue")
     check(report, manifest)
     before: dict[str, Any] | None = None
-    with options.simulator_errors():
+    with options.simulator_errors(options.LIST_THEM):
         if again is not None:
             check_alone(context)
             before = options.manifest_of(again, "policy tune")
@@ -60,7 +61,7 @@ async def tune(
             source = catalogue.trace(search.experiment.trace)
         else:
             if trace is None:
-                raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
+                raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", options.LIST_THEM)
             knob_values = options.knobs(knob or (), knobs)
             source = catalogue.trace(trace)
             base = options.policies([policy] if policy is not None else [])
@@ -73,20 +74,17 @@ async def tune(
             points = tuning.tune(search, source, progress)
     data = tuning.manifest(search, source, points)
     manifest_text = json.dumps(data, indent=1, ensure_ascii=False)
-    session.show(data, lambda: shown(*simulator("tables").points_table(points)))
-    if manifest is not None:
-        write(manifest, manifest_text + "\n")
-    if report is not None:
-        experiment = search.experiment
-        seeded = count_text(len(experiment.seeds), "seed")
-        notes = [f"{len(points)} settings on {experiment.trace}, cluster {experiment.cluster}, {seeded}", *source.notes]
-        write(report, simulator("report").frontier_page(f"Knobs of a policy on {experiment.trace}", notes, points, manifest_text))
-    for path, what in ((report, "report"), (manifest, "manifest")):
-        if path is not None:
-            session.say(f"{what}: {path}")
+    session.show(data, lambda: results_table(*simulator("tables").points_table(points)))
+
+    def page() -> str:
+        tried = search.experiment
+        seeded = count_text(len(tried.seeds), "seed")
+        notes = [f"{len(points)} settings on {tried.trace}, cluster {tried.cluster}, {seeded}", *source.notes]
+        return str(simulator("report").frontier_page(f"Knobs of a policy on {tried.trace}", notes, points, manifest_text))
+
+    write_files(session, {"report": (report, page), "manifest": (manifest, lambda: manifest_text + "\n")})
     if before is not None:
-        for line in options.compare(before, json.loads(manifest_text), _digests):
-            session.say(line)
+        say_compared(session, before, manifest_text, _digests)
 
 
 def _digests(manifest: Mapping[str, Any]) -> dict[str, str]:

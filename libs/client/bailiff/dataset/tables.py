@@ -66,9 +66,6 @@ class Tables:
             self.at, self.seq = record.time - self.origin, record.seq
             handler(self, record.data)
 
-    def _live(self, job: str) -> _OpenJob | None:
-        return self._jobs.get(job)
-
     # --- policies and machines
 
     def policy(self, fact: facts.PolicyApplied) -> None:
@@ -153,7 +150,7 @@ class Tables:
 
     def placed(self, job: str, attempt: int, action: str, placement: tuple[NodeShare, ...], reserved: bool) -> None:
         """Adds an attempt."""
-        live = self._live(job)
+        live = self._jobs.get(job)
         if live is None:
             return
         live.row.setdefault("first_placed", self.at)
@@ -174,13 +171,13 @@ class Tables:
 
     def start_ordered(self, decision: decisions.JobStarting) -> None:
         """Notes that all resources of the attempt are free."""
-        live = self._live(decision.job)
+        live = self._jobs.get(decision.job)
         if live is not None and live.attempt is not None and not decision.tasks:
             live.attempt["start_ordered"] = self.at
 
     def started(self, fact: facts.TaskStarted) -> None:
         """Notes a started task; with the last one, the start of the gang."""
-        live = self._live(fact.job)
+        live = self._jobs.get(fact.job)
         if live is None or live.attempt is None or live.attempt["attempt"] != fact.attempt:
             return
         live.to_start.pop(fact.task, None)
@@ -192,7 +189,7 @@ class Tables:
             live.evicted = []
 
     def _over(self, job: str, outcome: str, cause: str, loss: Loss = NO_LOSS) -> None:
-        live = self._live(job)
+        live = self._jobs.get(job)
         if live is None:
             return
         _add_loss(live.row, loss)
@@ -204,7 +201,7 @@ class Tables:
 
     def dropped(self, decision: decisions.ReservationDropped) -> None:
         """Ends an attempt that was not started."""
-        live = self._live(decision.job)
+        live = self._jobs.get(decision.job)
         if live is not None and not decision.tasks and live.attempt is not None and live.attempt["start_ordered"] is None:
             live.attempt |= {"ended": self.at, "outcome": "not-started", "cause": decision.reason}
             live.attempt = None
@@ -215,7 +212,7 @@ class Tables:
 
     def shrunk(self, decision: decisions.JobShrunk) -> None:
         """Adds the lost work of evicted tasks to the job."""
-        live = self._live(decision.job)
+        live = self._jobs.get(decision.job)
         if live is not None:
             _add_loss(live.row, loss_of_end(self.state, decision.job))
             removed = dict.fromkeys(numbers(decision.tasks))
@@ -224,7 +221,7 @@ class Tables:
 
     def ended(self, decision: decisions.JobEnded) -> None:
         """Completes an ended job."""
-        live = self._live(decision.job)
+        live = self._jobs.get(decision.job)
         if live is not None:
             loss = loss_of_end(self.state, decision.job) if decision.outcome == "evicted" else NO_LOSS
             self._over(decision.job, decision.outcome, live.eviction_cause or "exit", loss)
@@ -298,7 +295,7 @@ class Tables:
         self._requests.clear()
 
     def _add_eviction(self, job: str, attempt: int, members: str, cause: str, grace: int, **more: Any) -> None:
-        live = self._live(job)
+        live = self._jobs.get(job)
         if live is None:
             return
         row = {
@@ -327,14 +324,14 @@ class Tables:
 
     def step(self, job: str, column: str, task: int | None = None) -> None:
         """Stores the time of an eviction stage; later tasks overwrite it."""
-        live = self._live(job)
+        live = self._jobs.get(job)
         for row in live.evicting if live is not None else ():
             if task is None or not row["members"] or task in numbers(row["members"]):
                 row[column] = self.at
 
     def eviction_cancelled(self, decision: decisions.EvictionCancelled) -> None:
         """Completes a cancelled eviction."""
-        live = self._live(decision.job)
+        live = self._jobs.get(decision.job)
         if live is None:
             return
         for row in [row for row in live.evicting if row["members"] == decision.tasks]:

@@ -1,7 +1,7 @@
 """`bailiff import`: writes the folder, names the lines that cannot be read, and simulates policies on what was recorded."""
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,18 +48,6 @@ class ImportOptions:
     simulate: Annotated[bool, opt("--simulate/--no-simulate", help="Simulate the jobs with Bailiff.")] = True
 
 
-@contextmanager
-def import_errors() -> Any:
-    """Converts errors about the given files to `ClientError`."""
-    try:
-        with options.simulator_errors():
-            yield
-    except ClientError as error:
-        if error.advice == "list them: bailiff simulate --list":
-            raise ClientError(error.exit_code, error.text) from None
-        raise
-
-
 class BadLines:
     """Prints the first lines that cannot be read, and writes all of them to a file."""
 
@@ -89,7 +77,7 @@ def run_import(source: Any, chosen: ImportOptions, warn: Say, progress: Any) -> 
     """Imports, and simulates unless told otherwise. Returns the report as data. Raises `ClientError`."""
     importing = options.simulator("history.importing")
     every = options.duration("--checkpoint-every", chosen.checkpoint_every, 1)
-    with import_errors():
+    with options.simulator_errors():
         bad = BadLines(chosen.most_errors, chosen.errors, warn)
         try:
             history = importing.import_history(source, chosen.folder, importing.Assumptions(every), bad)
@@ -182,7 +170,7 @@ def _why_waits_differ(
 def history_what_if(folder: Path, policy: Path, progress: Any) -> tuple[Any, dict[str, Any]]:
     """Both simulations of an imported history, and their comparison as data. Raises `ClientError`."""
     load, comparing = options.simulator("history.load"), options.simulator("what_if")
-    with import_errors():
+    with options.simulator_errors():
         known = options.simulator("history.folder").read_manifest(folder)
         own = read_policy(folder / options.simulator("history.folder").POLICY)
         rules = read_policy(policy)

@@ -21,6 +21,7 @@ from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 if TYPE_CHECKING:
     from bailiff_sim.workload_builder import Choices
 
+LIST_THEM = "list them: bailiff simulate --list"
 INSTALL = "install it with: pip install 'bailiff-scheduler[sim]'"
 NO_LIMIT = "never"
 MARKS = {"simulate": "bailiff_simulation", "policy tune": "bailiff_tuning"}  # the key that marks the manifest of each command
@@ -41,13 +42,13 @@ def simulator(module: str) -> Any:
 
 
 @contextmanager
-def simulator_errors() -> Iterator[None]:
+def simulator_errors(advice: str = "") -> Iterator[None]:
     """Converts errors of the simulator about traces, clusters and options to `ClientError`."""
     rows = simulator("traces.rows")
     try:
         yield
     except rows.TraceProblem as problem:
-        raise ClientError(ExitCode.USAGE, str(problem), "list them: bailiff simulate --list") from None
+        raise ClientError(ExitCode.USAGE, str(problem), advice) from None
     except ValueError as error:
         raise ClientError(ExitCode.USAGE, str(error)) from None
 

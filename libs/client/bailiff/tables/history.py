@@ -10,7 +10,7 @@ from bailiff.simulation.options import simulator
 from bailiff_core.humanize import count_text
 from bailiff_core.records.wire import time_text
 
-from .style import MOST_WIDTH, Unsqueezed, table
+from .style import results_table, table
 
 
 def history_report(found: dict[str, Any]) -> RenderableType:
@@ -24,10 +24,10 @@ def history_report(found: dict[str, Any]) -> RenderableType:
     if "runs" in found:
         parts += [Text("The same jobs with Bailiff", "bold")]
         parts += [Text(plain(each), "yellow") for each in (*found["rejected"], *found["not_simulated"])]
-        parts += [_shown(*simulator("tables").compared(found["runs"])), ""]
+        parts += [results_table(*simulator("tables").compared(found["runs"])), ""]
         parts += [
             Text("Waiting time by class", "bold"),
-            _shown(*simulator("tables").by_key(found["runs"], "waiting", "class ")),
+            results_table(*simulator("tables").by_key(found["runs"], "waiting", "class ")),
             "",
         ]
         parts += [*(Text(plain(line)) for line in comparison(found["runs"])), *map(Text, why_waits_differ(found["waiting"])), ""]
@@ -119,10 +119,3 @@ def _pairs(rows: list[dict[str, Any]]) -> RenderableType:
         known = "inferred: the next job on its nodes, within 2 min" if row["inferred"] else "the record"
         shown.add_row(plain(by), plain(of), f"{row['preemptions']:,}", known)
     return shown
-
-
-def _shown(head: list[str], rows: list[list[str]]) -> RenderableType:
-    made = table(*head, right=[name for name in head[1:] if name != "class"])
-    for row in rows:
-        made.add_row(*row)
-    return Unsqueezed(made, MOST_WIDTH)

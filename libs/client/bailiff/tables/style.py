@@ -75,6 +75,14 @@ class Unsqueezed:
         yield from console.render(self._made, options.update(max_width=max(options.max_width, min(wanted, self._most))))
 
 
+def results_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Unsqueezed:
+    """Results of simulations at their full width."""
+    made = table(*head, right=[name for name in head[1:] if name != "class"])
+    for row in rows:
+        made.add_row(*row)
+    return Unsqueezed(made, MOST_WIDTH)
+
+
 def pairs() -> Table:
     """Two columns: names and values."""
     made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
