@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import fcntl
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -291,7 +292,15 @@ def main() -> int:
     state = options.state.absolute()
     if options.what == "up":
         return up(state, options.gpus, secure=options.secure, quiet=options.quiet)
-    return status(state) if options.what == "status" else down(state, at_once=options.now)
+    if options.what == "down":
+        return down(state, at_once=options.now)
+    try:
+        code = status(state)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `make status | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush does not fail
+        return 0
+    return code
 
 
 if __name__ == "__main__":

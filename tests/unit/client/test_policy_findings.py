@@ -26,7 +26,7 @@ def test_the_default_policy_has_no_findings() -> None:
     assert check["status"] == "ok"
     assert (
         check["found"]
-        == "in force since #1, all actions are enabled; consolidate migrates no jobs (preemption.max_migrations is 0)"
+        == "in force since #1, consolidate is disabled (preemption.max_migrations is 0), all other actions are enabled"
     )
 
 

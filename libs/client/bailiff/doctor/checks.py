@@ -363,10 +363,10 @@ def policy_checks(state: PoolState) -> list[Check]:
     """Findings for disabled actions and likely mistakes in the pool's policy."""
     check = f"policy {state.pool}"
     found = [finding(check, "warn", oddity.found, oddity.advice) for oddity in all_findings(state)]
-    moves = (
-        "" if state.rules.preemption.max_migrations != 0 else "; consolidate migrates no jobs (preemption.max_migrations is 0)"
-    )
-    return found or [finding(check, "ok", f"in force since #{state.policy_revision}, all actions are enabled{moves}")]
+    actions = "all actions are enabled"
+    if state.rules.preemption.max_migrations == 0:
+        actions = "consolidate is disabled (preemption.max_migrations is 0), all other actions are enabled"
+    return found or [finding(check, "ok", f"in force since #{state.policy_revision}, {actions}")]
 
 
 def drain_checks(state: PoolState) -> list[Check]:
