@@ -18,6 +18,8 @@ from bailiff_core.records.layout import Layout, Values
 from bailiff_core.records.merkle import Frontier
 from bailiff_core.records.wire import parse_headers
 
+from .extras import how_to_install
+
 PAGE = 5_000
 HASH_BYTES = 32
 _LENGTH = struct.Struct(">I")
@@ -138,7 +140,7 @@ async def connected(dsn: str) -> AsyncGenerator[Any, None]:
     try:
         import asyncpg
     except ImportError:
-        raise ArchiveError("asyncpg is not installed: pip install 'bailiff-scheduler[archive]'") from None
+        raise ArchiveError(f"asyncpg is not installed; {how_to_install('archive')}") from None
     try:
         connection = await asyncpg.connect(dsn, timeout=10)
     except (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:

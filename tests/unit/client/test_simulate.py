@@ -172,7 +172,7 @@ def test_without_matplotlib_the_error_names_the_extra_to_install(monkeypatch: py
     monkeypatch.delitem(sys.modules, "bailiff_sim.report", raising=False)
     with pytest.raises(ClientError) as caught:
         options.simulator("report")
-    assert "bailiff-scheduler[sim]" in caught.value.advice
+    assert "./libs[sim]" in caught.value.advice
 
 
 @pytest.mark.slow

@@ -9,8 +9,9 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from bailiff.client import safe_write
 from bailiff.client.errors import ClientError, ExitCode
+from bailiff_log.extras import how_to_install
 
-INSTALL = "install it: pip install 'bailiff-scheduler[s3]'"
+INSTALL = how_to_install("s3")
 T = TypeVar("T")
 
 

@@ -14,6 +14,7 @@ from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.subjects import jobs_of
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND, UnreadableRecord
 from bailiff_log.chain_verifier import ChainVerifier
+from bailiff_log.extras import how_to_install
 
 from .chain_report import unbroken
 from .log_files import LogFile
@@ -23,7 +24,7 @@ from .segments import Segment
 if TYPE_CHECKING:
     import pyarrow as pa
 
-INSTALL = "install it: pip install 'bailiff-scheduler[parquet]'"
+INSTALL = how_to_install("parquet")
 COMPRESSION = "zstd"
 Row = dict[str, Any]
 

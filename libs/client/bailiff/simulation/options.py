@@ -17,12 +17,13 @@ from bailiff.client.job_parser import read_yaml
 from bailiff.policy.policy_files import read_policy
 from bailiff_core.model.document import parse_duration
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_log.extras import how_to_install
 
 if TYPE_CHECKING:
     from bailiff_sim.workload_builder import Choices
 
 LIST_THEM = "list them: bailiff simulate --list"
-INSTALL = "install it with: pip install 'bailiff-scheduler[sim]'"
+INSTALL = how_to_install("sim")
 NO_LIMIT = "never"
 MARKS = {"simulate": "bailiff_simulation", "policy tune": "bailiff_tuning"}  # the key that marks the manifest of each command
 
