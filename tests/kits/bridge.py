@@ -69,6 +69,7 @@ class World:
         self.shown: dict[str, Object] = {}
         self.evictions: list[Object] = []
         self.storage: list[Object] = []
+        self.workflows: list[Object] = []
         self.rejected: dict[str, Rejection] = {}
         self.events: dict[tuple[str, str], None] = {}
         self.sent: list[Send] = []
@@ -150,7 +151,7 @@ class World:
             kinds.setdefault(item["kind"], []).append(self._seen(item, memo))
         pods, nodes = ([self._seen(item, memo) for item in items.values()] for items in (self.pods, self.nodes))
         shown, storage = ([self._seen(item, memo) for item in items] for items in (self.shown.values(), self.storage))
-        return cluster_view(pods, kinds, nodes, memo, shown, self.evictions, storage)
+        return cluster_view(pods, kinds, nodes, memo, shown, self.evictions, storage, self.workflows)
 
     def _seen(self, item: Object, memo: Memo | None) -> Object:
         """As a local view has it: another object for each change. Tests change objects in place."""

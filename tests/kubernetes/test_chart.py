@@ -62,6 +62,8 @@ GRANTED: dict[str, set[tuple[str, str, str]]] = {
         ("*", "evictions.lifecycle.k8s.io", "get list watch"),
         ("*", "evictions.lifecycle.k8s.io/status", "patch"),
         ("*", "bailiffjobs.bailiff.io", "create get list patch watch"),
+        ("*", "workflows.argoproj.io", "get list watch"),
+        ("*", "cronworkflows.argoproj.io", "get list watch"),
         ("*", "persistentvolumeclaims", "get list watch"),
         ("*", "persistentvolumes", "get list watch"),
         ("*", "storageclasses.storage.k8s.io", "get list watch"),

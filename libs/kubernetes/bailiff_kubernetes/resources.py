@@ -44,6 +44,8 @@ PYTORCH_JOBS = Resource("kubeflow.org/v1", "PyTorchJob", "pytorchjobs")
 RAY_JOBS = Resource("ray.io/v1", "RayJob", "rayjobs")
 EVICTIONS = Resource("lifecycle.k8s.io/v1alpha1", "Eviction", "evictions")
 BAILIFF_JOBS = Resource("bailiff.io/v1alpha1", "BailiffJob", "bailiffjobs")
+WORKFLOWS = Resource("argoproj.io/v1alpha1", "Workflow", "workflows")
+CRON_WORKFLOWS = Resource("argoproj.io/v1alpha1", "CronWorkflow", "cronworkflows")
 LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets")
 LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
 VOLUME_CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
@@ -83,6 +85,12 @@ def controller_of(item: Object) -> Object | None:
     """The owner reference of what controls the object."""
     owners: list[Object] = item["metadata"].get("ownerReferences") or []
     return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def owner_of(item: Object) -> str:
+    """The uid of what controls the object; empty: nothing does."""
+    owner = controller_of(item)
+    return "" if owner is None else str(owner["uid"])
 
 
 def is_gated(pod: Object) -> bool:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names
 from bailiff_kubernetes.resources import (
     BAILIFF_JOBS,
+    CRON_WORKFLOWS,
     EVICTIONS,
     JOBSETS,
     NODES,
@@ -14,6 +15,7 @@ from bailiff_kubernetes.resources import (
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
     VOLUMES,
+    WORKFLOWS,
     Object,
     Resource,
     without_managed_fields,
@@ -25,7 +27,7 @@ from .view import ClusterView, cluster_view
 from .workloads.adapters import ADAPTERS
 
 LOOK_FOR_KINDS_S = 30.0
-EXTRA = (BAILIFF_JOBS, EVICTIONS)
+EXTRA = (BAILIFF_JOBS, EVICTIONS, WORKFLOWS, CRON_WORKFLOWS)
 """What is used where the cluster has it."""
 
 
@@ -60,9 +62,9 @@ class ClusterWatch:
             kinds = {kind: view.objects.values() for kind, view in self._views.items()}
             shown, evictions = self._objects_of(BAILIFF_JOBS), self._objects_of(EVICTIONS) or ()
             storage = [item for view in self._storage for item in view.objects.values()]
-            self._view = cluster_view(
-                self.pods.objects.values(), kinds, self.nodes.objects.values(), self._memo, shown, evictions, storage
-            )
+            workflows = [item for kind in (WORKFLOWS, CRON_WORKFLOWS) for item in self._objects_of(kind) or ()]
+            nodes = self.nodes.objects.values()
+            self._view = cluster_view(self.pods.objects.values(), kinds, nodes, self._memo, shown, evictions, storage, workflows)
         return self._view
 
     async def run(self) -> None:
@@ -81,7 +83,9 @@ class ClusterWatch:
                         group.create_task(self._follow_kind(kind))
                 for resource in EXTRA:
                     if resource not in self._extra and await self._is_served(resource):
-                        self._extra[resource] = LocalView(self._api, resource, trim=without_managed_fields)
+                        is_workflow = resource in (WORKFLOWS, CRON_WORKFLOWS)
+                        labels, trim = (names.POOL, _metadata_only) if is_workflow else ("", without_managed_fields)
+                        self._extra[resource] = LocalView(self._api, resource, labels=labels, trim=trim)
                         group.create_task(self._follow_extra(resource))
                 await asyncio.sleep(LOOK_FOR_KINDS_S if self._views else 1.0)
 
@@ -122,6 +126,11 @@ class ClusterWatch:
             logger().warning("kind not readable", kind=resource.kind, reason=error.message)
             return False
         return True
+
+
+def _metadata_only(item: Object) -> Object:
+    """A workflow grows while it runs; of it only who created it is read."""
+    return {"metadata": without_managed_fields(item)["metadata"]}
 
 
 def _bare_node(node: Object) -> Object:

@@ -85,7 +85,7 @@ def _of_workload(cluster: ClusterView, pool: PoolView, rules: Rules, workload: W
             if workload.is_pod_group and not workload.is_single_pod:
                 yield from (MarkPod(pod, request.demand.job) for pod in active if pod.job != request.demand.job)
             if not pool.is_final(submission_id(request, pool.state)):
-                yield Send(submission_id(request, pool.state), workload.submitted_by, request)
+                yield Send(submission_id(request, pool.state), request.vouched_by.subject if request.vouched_by else "", request)
     elif job is None:
         status = None  # suspended from the beginning
     else:

@@ -41,7 +41,7 @@ class KubernetesBridge:
     def __init__(self, settings: BridgeSettings, metrics: Metrics, bus: Bus, clock: ClockAndIds) -> None:
         self._settings, self._bus, self._clock = settings, bus, clock
         self._metrics, self._registry = BridgeMetrics(), metrics.registry
-        self._rules = Rules(settings.cluster, settings.kubernetes_priority_classes)
+        self._rules = Rules(settings.cluster, settings.kubernetes_priority_classes, settings.kubernetes_controllers)
         self._wake = asyncio.Event()
         source = f"/kubernetes/{settings.cluster}"
         key = service_key(settings.key)

@@ -23,7 +23,8 @@ class BridgeSettings(ServiceSettings):
     issuer of its users. key: file with the private key that signs requests. actor: the key's name in the policy.
 
     kubernetes_priority_classes: Bailiff's priority class for a PriorityClass of the cluster. lease_namespace, lease_name: the
-    Lease by which replicas elect the one that acts.
+    Lease by which replicas elect the one that acts. kubernetes_controllers: accounts of controllers that create pods and Jobs for
+    others, whose user is who created the workflow.
     """
 
     kubeconfig: Path | None = None
@@ -31,5 +32,6 @@ class BridgeSettings(ServiceSettings):
     key: Path | None = None
     actor: str = "kubernetes"
     kubernetes_priority_classes: dict[str, Name] = Field(default_factory=dict)
+    kubernetes_controllers: tuple[str, ...] = ()
     lease_namespace: Annotated[str, Field(min_length=1)] = Field(default_factory=own_namespace)
     lease_name: Annotated[str, Field(min_length=1)] = "bailiff-kubernetes-bridge"

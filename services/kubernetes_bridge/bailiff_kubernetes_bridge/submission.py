@@ -14,6 +14,8 @@ from bailiff_core.model.job_spec import WORKLOAD_UID, JobSpec
 from bailiff_core.model.job_spec import Workload as WorkloadReference
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records.job_requests import SubmitJob
+from bailiff_kubernetes import names
+from bailiff_kubernetes.resources import annotations_of, owner_of
 
 from .view import ClusterView
 from .workloads.model import Pod, Role, Workload
@@ -31,11 +33,12 @@ class Rules:
     """Settings of the bridge that actions depend on.
 
     cluster: the cluster's name in labels of jobs, and the issuer who vouches for its users. priority_classes: Bailiff's class for
-    a PriorityClass of the cluster.
+    a PriorityClass of the cluster. controllers: accounts that create for the user of the workflow that controls what they create.
     """
 
     cluster: str
     priority_classes: Mapping[str, str] = field(default_factory=dict)
+    controllers: tuple[str, ...] = ()
 
 
 def job_name(workload: Workload, run: int) -> str:
@@ -69,7 +72,10 @@ def submission(
     """The request, or why the workload cannot be submitted. pods: of the workload."""
     if workload.problem:
         return workload.problem
-    if not workload.submitted_by:
+    user = _requester(workload, rules, cluster)
+    if user in rules.controllers:
+        return f"{user} creates for others, and no workflow with the label {names.POOL} says for whom"
+    if not user:
         return "nobody vouches for who created it: install the admission policies of deploy/kubernetes, and create it again"
     if workload.min_tasks is not None and not 1 <= workload.min_tasks <= workload.size:
         return f"bailiff.io/min-tasks is {workload.min_tasks}, and it has {workload.size} pods"
@@ -113,10 +119,20 @@ def submission(
         return SubmitJob(
             demand=JobDemand.model_validate(demand, strict=False),
             spec=JobSpec(runtime="kubernetes", workload=reference),
-            vouched_by=SignIn(issuer=f"kubernetes:{rules.cluster}", subject=workload.submitted_by),
+            vouched_by=SignIn(issuer=f"kubernetes:{rules.cluster}", subject=user),
         )
     except ValidationError as error:
         return describe_errors(error.errors(include_url=False))
+
+
+def _requester(workload: Workload, rules: Rules, cluster: ClusterView) -> str:
+    """Who created it, or the workflow that it is a part of."""
+    user, owner = workload.submitted_by, workload.owner
+    for _ in ("Workflow", "CronWorkflow"):
+        if user in rules.controllers and owner in cluster.workflows:
+            workflow = cluster.workflows[owner]
+            user, owner = annotations_of(workflow).get(names.SUBMITTED_BY, ""), owner_of(workflow)
+    return user
 
 
 def submission_id(request: SubmitJob, state: PoolState) -> str:

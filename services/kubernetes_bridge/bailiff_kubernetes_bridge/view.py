@@ -36,8 +36,9 @@ from .workloads.volumes import Storage
 class ClusterView:
     """Workloads by uid, and their pods by the workload's uid. kinds: the kinds whose objects are known completely.
 
-    nodes: by name. shown: the objects of `kubectl get bailiffjobs`, by namespace and name; None: the cluster does not have them.
-    evictions: those to which Bailiff is to respond, by the pod's uid. storage: the claims of pods, and what may serve them.
+    nodes: by name. shown: the objects of `kubectl get bailiffjobs`, by namespace and name; None: the cluster does not have
+    them. evictions: those to which Bailiff is to respond, by the pod's uid. storage: the claims of pods, and what may serve
+    them. workflows: of Argo, by uid.
     """
 
     workloads: Mapping[str, Workload] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class ClusterView:
     shown: Mapping[tuple[str, str], Object] | None = None
     evictions: Mapping[str, Object] = field(default_factory=dict)
     storage: Storage = field(default_factory=Storage)
+    workflows: Mapping[str, Object] = field(default_factory=dict)
 
 
 def cluster_view(
@@ -57,6 +59,7 @@ def cluster_view(
     shown: Iterable[Object] | None = None,
     evictions: Iterable[Object] = (),
     storage: Sequence[Object] = (),
+    workflows: Iterable[Object] = (),
 ) -> ClusterView:
     """objects: by kind; a kind that the cluster does not have is left out. memo: of the view before. storage: of all three kinds.
 
@@ -101,8 +104,9 @@ def cluster_view(
     stored = kept.of(("storage",), partial(_storage, storage), *storage)
     kept.forget()
     by_name = {node["metadata"]["name"]: node for node in nodes}
+    by_uid = {uid_of(item): item for item in workflows}
     by_key = None if shown is None else {key_of(item): item for item in shown}
-    return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name, by_key, active_evictions(evictions), stored)
+    return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name, by_key, active_evictions(evictions), stored, by_uid)
 
 
 def _storage(objects: Iterable[Object]) -> Storage:

@@ -6,6 +6,7 @@ from tests.kits.bridge_objects import POOL, gated, job_object, message, plain_po
 
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.annotations import STATUS
+from bailiff_kubernetes_bridge.submission import Rules
 
 LWS = "leaderworkerset.sigs.k8s.io"
 
@@ -157,3 +158,42 @@ def test_a_gang_that_its_user_takes_apart_is_a_gang_no_longer(world):
     world.settle()
     assert first.cancelled
     assert first.request_reason == "its pods are jobs of their own now: it runs 1 of 2 pods at once"
+
+
+ARGO = "system:serviceaccount:argo:argo"
+
+
+def argo_pod(name, owner):
+    pod = plain_pod(name, user=ARGO)
+    pod["metadata"]["ownerReferences"] = [{"kind": "Workflow", "name": "w", "uid": owner, "controller": True}]
+    return pod
+
+
+def workflow(uid, user, owner=""):
+    owners = [{"kind": "CronWorkflow", "name": "c", "uid": owner, "controller": True}] if owner else []
+    return {"metadata": {"uid": uid, "annotations": {names.SUBMITTED_BY: user}, "ownerReferences": owners}}
+
+
+@pytest.mark.parametrize("workflows", [[workflow("w1", "ada")], [workflow("w1", ARGO, "c1"), workflow("c1", "ada")]])
+def test_the_user_of_a_workflow_is_the_requester_of_its_pods(world, workflows):
+    world.rules = Rules("c1", controllers=(ARGO,))
+    world.add(argo_pod("step", "w1"))
+    world.settle()
+    assert not world.jobs()
+    assert message(world.pods["step"]).endswith(
+        f"{ARGO} creates for others, and no workflow with the label {names.POOL} says for whom"
+    )
+    world.workflows = workflows
+    world.settle()
+    assert [job.user for job in world.jobs()] == ["kubernetes/ada"]
+
+
+@pytest.mark.parametrize("user", ["bob", ARGO])
+def test_nobody_else_creates_for_the_user_of_a_workflow(world, user):
+    world.rules = Rules("c1", controllers=() if user == ARGO else (ARGO,))
+    world.workflows = [workflow("w1", "ada")]
+    pod = argo_pod("step", "w1")
+    pod["metadata"]["annotations"][names.SUBMITTED_BY] = user
+    world.add(pod)
+    world.settle()
+    assert [job.user for job in world.jobs()] == [f"kubernetes/{user}"]

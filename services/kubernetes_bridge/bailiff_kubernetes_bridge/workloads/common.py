@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import Object, Resource, annotations_of, labels_of, uid_of
+from bailiff_kubernetes.resources import Object, Resource, annotations_of, labels_of, owner_of, uid_of
 from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
 
 from .model import Role, Workload
@@ -48,6 +48,7 @@ def described(item: Object, resource: Resource, templates: Mapping[str, tuple[in
         pool=pool,
         roles=tuple(roles),
         submitted_by=annotations.get(names.SUBMITTED_BY, ""),
+        owner=owner_of(item),
         min_tasks=int(minimum) if minimum is not None and minimum.isdecimal() else None,
         priority_class=labels.get(names.PRIORITY_CLASS, ""),
         kubernetes_priority_class=(specs[0].get("priorityClassName") if specs else None) or "",

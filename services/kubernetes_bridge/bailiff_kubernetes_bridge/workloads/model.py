@@ -36,15 +36,15 @@ class Role:
 class Workload:
     """One labelled workload.
 
-    submitted_by: who created it, as the admission policy wrote it; empty: nobody vouches for it. generation: rises with every
-    change of its spec. min_tasks: the least number of pods that run together; None: all. can_suspend: its kind has
-    `spec.suspend`. makes_all: its controller makes all pods at once, so that one that is missing is none of later. requeues:
-    its controller makes evicted pods anew. resizes: its controller makes or deletes pods when its size changes; else only the
-    next time that it makes them all. outcome: that it has ended, and why. problem: why it cannot be submitted. is_single_pod:
-    it is one plain pod, which never is another workload's. apart: why its pods, or groups of them, are jobs of their own;
-    empty: they are its tasks. in_place: it is one of these, made anew under the same number. stopped_for: the ended job for
-    which the bridge has suspended it. status: what the bridge last wrote about it. grace: from the notice to KILL, as a job
-    file has it. preempts: whether its pods may have others evicted for them.
+    submitted_by: who created it, as the admission policy wrote it; empty: nobody vouches for it. owner: the uid of what
+    controls it. generation: rises with every change of its spec. min_tasks: the least number of pods that run together; None:
+    all. can_suspend: its kind has `spec.suspend`. makes_all: its controller makes all pods at once, so that one that is
+    missing is none of later. requeues: its controller makes evicted pods anew. resizes: its controller makes or deletes pods
+    when its size changes; else only the next time that it makes them all. outcome: that it has ended, and why. problem: why
+    it cannot be submitted. is_single_pod: it is one plain pod, which never is another workload's. apart: why its pods, or
+    groups of them, are jobs of their own; empty: they are its tasks. in_place: it is one of these, made anew under the same
+    number. stopped_for: the ended job for which the bridge has suspended it. status: what the bridge last wrote about it.
+    grace: from the notice to KILL, as a job file has it. preempts: whether its pods may have others evicted for them.
     """
 
     resource: Resource
@@ -56,6 +56,7 @@ class Workload:
     pool: str
     roles: tuple[Role, ...]
     submitted_by: str = ""
+    owner: str = ""
     min_tasks: int | None = None
     priority_class: str = ""
     kubernetes_priority_class: str = ""

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterable
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import JOBS, PODS, Object, annotations_of, controller_of, labels_of, uid_of
+from bailiff_kubernetes.resources import JOBS, PODS, Object, annotations_of, controller_of, labels_of, owner_of, uid_of
 from bailiff_kubernetes_bridge.annotations import POD_GROUP, STATUS
 
 from .adapters import COMPLETION_INDEX, LWS_GROUP, LWS_NAME, LWS_SIZE
@@ -81,6 +81,7 @@ def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None) -> Wor
     elif len(active) != expected:
         problem = problem or f"{len(active)} of its {expected} pods are there"
     users = {annotations_of(pod).get(names.SUBMITTED_BY, "") for pod in members} if of is None else {of.submitted_by}
+    owners = {owner_of(pod) for pod in members} if of is None else {of.owner}
     if len(users) > 1:
         problem = problem or "its pods were created by several users"
     minimum = _text(first, names.MIN_TASKS)
@@ -94,6 +95,7 @@ def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None) -> Wor
         pool=labels_of(first).get(names.POOL, "") if of is None else of.pool,
         roles=tuple(roles),
         submitted_by=users.pop() if len(users) == 1 else "",
+        owner=owners.pop() if len(owners) == 1 else "",
         min_tasks=int(minimum) if minimum is not None and minimum.isdecimal() else None,
         priority_class=labels_of(first).get(names.PRIORITY_CLASS, "") if of is None else of.priority_class,
         kubernetes_priority_class=first["spec"].get("priorityClassName") or "",
