@@ -27,6 +27,7 @@ KUBELET_GRACE_S = 600
 JOBS = "bailiff"
 """The namespace of the pods that agents create."""
 USER = "ada"
+ARGO = "system:serviceaccount:argo:argo"
 
 
 class BridgeSystem(System):
@@ -127,6 +128,7 @@ class BridgeSystem(System):
             "BAILIFF_CLUSTER": "offline",
             "BAILIFF_INSTANCE": BRIDGE + replica,
             "BAILIFF_STATE_DIR": str(self.folder / f"bridge{replica}"),
+            "BAILIFF_KUBERNETES_CONTROLLERS": json.dumps([ARGO]),
             "BAILIFF_KUBECONFIG": str(kubeconfig or self.bridge_kubeconfig()),
         }
         self._start(BRIDGE + replica, "bailiff_kubernetes_bridge", settings)
@@ -299,6 +301,7 @@ def attempts_of(pods: list[dict[str, Any]]) -> set[int]:
 
 
 __all__ = [
+    "ARGO",
     "GANG_POOL",
     "JOBS",
     "KUBELET_POOL",

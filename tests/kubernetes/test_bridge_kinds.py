@@ -5,9 +5,10 @@ The definitions are only as strict as the bridge needs, and the test plays the k
 
 import pytest
 import yaml
-from tests.kubernetes.bridge_system import POOL, USER, all_running, attempts_of, is_gated
+from tests.kubernetes.bridge_system import ARGO, POOL, USER, all_running, attempts_of, is_gated
 
 from bailiff_kubernetes import names
+from bailiff_kubernetes.resources import WORKFLOWS
 from bailiff_kubernetes_bridge.workloads.adapters import ADAPTERS
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
@@ -36,7 +37,7 @@ def definition(resource):
 @pytest.fixture(scope="module")
 def kinds(kubernetes):
     """The cluster has the kinds, which takes a moment: every admission policy looks them up for itself."""
-    resources = [adapter.resource for adapter in ADAPTERS if adapter.resource.kind != "Job"]
+    resources = [*(adapter.resource for adapter in ADAPTERS if adapter.resource.kind != "Job"), WORKFLOWS]
     kubernetes.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(map(definition, resources)))
     return resources
 
@@ -78,9 +79,7 @@ async def test_a_jobset_is_preempted_and_comes_back(users, system):
     users.apply(
         {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": {"replicatedJobs": jobs}}
     )
-    job = await users.until_phase("run", "starting", "running")
-    assert job.user == f"kubernetes/{USER}"
-    assert [(group.count, group.gpu_milli) for group in job.demand.tasks] == [(1, 1000), (2, 8000)]
+    await users.until_status("jobset", "run", "Incomplete: not submitted: its controller has made 0 of 3 pods")
 
     def member(role, number, gpus):
         labels = {f"{JOBSET}jobset-name": "run", f"{JOBSET}replicatedjob-name": role, f"{JOBSET}job-index": str(number)}
@@ -89,6 +88,9 @@ async def test_a_jobset_is_preempted_and_comes_back(users, system):
     members = [member("driver", 0, 1), member("workers", 0, 8), member("workers", 1, 8)]
     selector = f"{JOBSET}jobset-name=run"
     users.apply(*members)
+    job = await users.until_phase("run", "starting", "running")
+    assert job.user == f"kubernetes/{USER}"
+    assert [(group.count, group.gpu_milli) for group in job.demand.tasks] == [(1, 1000), (2, 8000)]
     found = await users.until_pods(selector, "the set runs", all_running(3))
     tasks = {each["metadata"]["name"]: each["metadata"]["annotations"][names.TASK] for each in found}
     assert tasks == {"run-driver-0": f"{job.id}-1-0", "run-workers-0": f"{job.id}-1-1", "run-workers-1": f"{job.id}-1-2"}
@@ -121,16 +123,34 @@ async def test_a_pytorchjob(users, system):
     users.apply({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": body})
     uid = system.cluster.get("pytorchjob", "torch", "-n", users.namespace)["metadata"]["uid"]
     users.kubectl("patch", "pytorchjob", "torch", "--type=merge", "-p", '{"spec":{"runPolicy":{"suspend":false}}}')
-    await users.until_phase("torch", "starting", "running")
     prefix = "training.kubeflow.org/"
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "torch", "uid": uid, "controller": True}
     for role in ("master", "worker"):
         labels = {f"{prefix}job-name": "torch", f"{prefix}replica-type": role, f"{prefix}replica-index": "0"}
         users.apply(pod(f"torch-{role}-0", 8, labels, ownerReferences=[owner]))
+    await users.until_phase("torch", "starting", "running")
     found = await users.until_pods(f"{prefix}job-name=torch", "both run", all_running(2))
     assert not any(map(is_gated, found))
     users.kubectl("delete", "pytorchjob", "torch", "--wait=false")
     await users.until_phase("torch", "cancelled")
+
+
+async def test_the_user_of_a_workflow_is_the_requester_of_its_pods(users):
+    labels, kind = {names.POOL: POOL}, {"apiVersion": WORKFLOWS.api_version, "kind": WORKFLOWS.kind}
+    forged = {names.SUBMITTED_BY: "root"}
+    users.apply({**kind, "metadata": {"name": "flow", "labels": labels, "annotations": forged}, "spec": {}})
+    users.cluster.kubectl("create", "rolebinding", "argo", "--clusterrole=edit", f"--user={ARGO}", "-n", users.namespace)
+    found = users.cluster.get("workflow", "flow", "-n", users.namespace)["metadata"]
+    owner = {**kind, "name": "flow", "uid": found["uid"], "controller": True}
+    step = yaml.safe_dump(pod("step", 1, {}, annotations=forged, ownerReferences=[owner]))
+    users.cluster.kubectl("create", "--as", ARGO, "-n", users.namespace, "-f", "-", stdin=step)
+    job = await users.until_phase("step", "starting", "running")
+    assert job.user == f"kubernetes/{USER}"
+    mine = '{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]}}'
+    for kind_of in ("pod/step", "workflow/flow"):
+        refused = users.refused("patch", kind_of, "--type=merge", "-p", mine)
+        assert "what controls it cannot be changed" in refused, refused
+    users.kubectl("delete", "workflow", "flow", "--wait=false")
 
 
 @pytest.mark.long

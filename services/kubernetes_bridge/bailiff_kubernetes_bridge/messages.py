@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bailiff_core.actions.migrate import moves_off_drained_nodes
 from bailiff_core.explain.unblockers import unusable_text
 from bailiff_core.explain.victims import rule_text
 from bailiff_core.humanize import count_text, user_text
@@ -116,7 +117,7 @@ def status_of(pool: PoolView, job: Job, pods: int) -> Status:
         missing = len(job.tasks) - pods
         if not runs and missing > 0:
             text += f"; its controller has not made {count_text(missing, 'pod')} yet"
-        return Status("Placed" if runs else "Starting", _cited(text, pool, started), placed=runs)
+        return Status("Placed" if runs else "Starting", _cited(text, pool, started) + _drained(pool, job), placed=runs)
     if job.phase == "waiting":
         return Status("Waiting", f"{job.id} waits for other jobs: {', '.join(job.waits_for)}")
     seq, why = pool.pending_reasons.get(job.id, (job.seq, "it is in the queue"))
@@ -164,8 +165,25 @@ def _return(job: Job) -> str:
 
 
 def placed_text(pool: PoolView, job: Job, index: int, node: str, seq: int | None) -> str:
-    """Where a pod was placed."""
-    return _cited(f"task {index} of {job.id}, attempt {job.attempt}, starts on {node}", pool, seq)
+    """Where a pod was placed, and what becomes of it where its job's nodes are drained."""
+    return _cited(f"task {index} of {job.id}, attempt {job.attempt}, starts on {node}", pool, seq) + _drained(pool, job)
+
+
+def _drained(pool: PoolView, job: Job) -> str:
+    """What a job does whose nodes are drained gracefully."""
+    state = pool.state
+    nodes = {task.node: state.nodes[task.node] for task in job.tasks if task.node in state.draining}
+    drains = {node.name: node.drain for node in nodes.values() if node.drain is not None and node.drain.mode == "graceful"}
+    if not drains:
+        return ""
+    names, last = ", ".join(sorted(drains)), max(drains.values(), key=lambda drain: drain.seq)
+    ends = f"it may run until it ends: bailiff drain {min(drains)} --quick evicts it now"
+    if moves_off_drained_nodes(state, job):
+        ends = "it moves as soon as there is room for it elsewhere"
+    elif any(drain.deadline is not None for drain in drains.values()):
+        ends = "it is evicted at the drain's deadline, unless it has ended by then"
+    reason = f" ({last.reason})" if last.reason else ""
+    return "; " + _cited(f"{names} {'is' if len(drains) == 1 else 'are'} drained{reason}: {ends}", pool, last.seq)
 
 
 def _side(job: Job) -> str:

@@ -19,6 +19,8 @@ from .workloads.model import Pod
 
 NOTHING_TO_SAVE = "nothing of it runs that could save"
 ENDED = "its containers have ended"
+WITHDRAWN = "every requester has withdrawn: its job runs on"
+TOO_LATE = "every requester has withdrawn, but its job is being evicted already: it saves, and starts again by itself"
 
 
 def responses(
@@ -32,6 +34,9 @@ def responses(
         is_task = job is not None and any(task_hash(key_of(job, task.index)) == pod.task_hash for task in job.tasks)
         if pod.finished or not is_task or job is None or status is None:
             yield from _respond(eviction, ENDED if pod.finished else NOTHING_TO_SAVE, is_complete=True)
+            continue
+        if not _requesters(eviction):
+            yield from _respond(eviction, WITHDRAWN if job.eviction is None else TOO_LATE, is_complete=False)
             continue
         name = f"{job.id}/evict/{eviction['metadata']['uid']}"
         if job.phase in ("starting", "running") and not pool.is_final(name):
@@ -56,9 +61,13 @@ def _ours(eviction: Object) -> Object:
     return next((each for each in responders if each["name"] == RESPONDER), {})
 
 
+def _requesters(eviction: Object) -> list[str]:
+    """Who still wants it."""
+    return sorted(each["name"] for each in eviction["status"].get("requesters") or () if each.get("intent") == "Eviction")
+
+
 def _reason(eviction: Object) -> str:
-    requesters = sorted(each["name"] for each in eviction["status"].get("requesters") or () if each.get("intent") == "Eviction")
-    return f"EvictionRequest of {', '.join(requesters) or 'nobody'}"[:1000]
+    return f"EvictionRequest of {', '.join(_requesters(eviction))}"[:1000]
 
 
 def _respond(eviction: Object, message: str, *, is_complete: bool) -> Iterator[Respond]:

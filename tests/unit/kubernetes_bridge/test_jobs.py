@@ -7,6 +7,7 @@ from tests.kits.log_builder import policy
 
 from bailiff_bus.messages.commands import Evict
 from bailiff_core.model.grace import grace_of
+from bailiff_core.records.facts import CORDONED
 from bailiff_core.records.job_requests import ResumeJob
 from bailiff_eviction_executor.pending_messages import pending_commands
 from bailiff_kubernetes import names
@@ -61,6 +62,37 @@ def test_a_job_is_not_submitted_before_its_pods_are_there(world):
     world.controllers()
     world.settle()
     assert world.job("train").phase == "starting"
+
+
+@pytest.mark.parametrize(
+    ("deadline", "attached", "does"),
+    [
+        (None, False, "it may run until it ends: bailiff drain n1 --quick evicts it now"),
+        (10**9, False, "it is evicted at the drain's deadline, unless it has ended by then"),
+        (None, True, "it moves as soon as there is room for it elsewhere"),
+    ],
+)
+def test_a_cordon_says_on_job_and_pods_what_the_job_does(world, deadline, attached, does):
+    world.add(job_object("other", gpus=8))
+    world.run("other")
+    world.add(job_object("train", gpus=8))
+    job = world.run("train")
+    for task in job.tasks:
+        task.attached = attached
+    node = world.story.state.nodes[job.tasks[0].node].name
+    world.story.drain(node, "graceful", deadline, CORDONED + "kubectl-cordon")
+    world.settle()
+    said = f"; {node} is drained ({CORDONED}kubectl-cordon): {does.replace('n1', node)} (test#"
+    (pod,) = world.pods_of("train")
+    assert said in status(world)
+    assert said in message(pod)
+    assert {uid for uid, line in world.events if said in line} == {
+        pod["metadata"]["uid"],
+        world.objects["train"]["metadata"]["uid"],
+    }
+    world.story.undrain(node)
+    world.settle()
+    assert "drained" not in status(world) + message(pod)
 
 
 def test_an_evicted_job_gets_no_gpus_before_its_controller_has_made_its_pods_again(world):

@@ -9,6 +9,7 @@ from tests.kits.bridge_rounds import Rounds
 
 from bailiff_core.records.job_requests import EvictJob
 from bailiff_kubernetes import names
+from bailiff_kubernetes_bridge.responder import TOO_LATE, WITHDRAWN
 
 
 @pytest.fixture
@@ -49,6 +50,21 @@ def test_the_job_is_evicted_whole_and_the_answer_says_what_becomes_of_it(world: 
     pod["status"]["phase"] = "Failed"
     world.settle()
     assert (answer(world)["message"], "completionTime" in answer(world)) == ("its containers have ended", True)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_request_that_everybody_has_withdrawn_evicts_nobody(world: World, is_late: bool) -> None:
+    eviction = asked_for(world.pods_of("train-0")[0])
+    withdrawn = {"name": "acme.io/drainer", "intent": "Withdrawn"}
+    if not is_late:
+        eviction["status"]["requesters"][0] = withdrawn
+    world.evictions = [eviction]
+    world.settle()
+    eviction["status"]["requesters"][0] = withdrawn
+    world.settle()
+    assert answer(world)["message"] == (TOO_LATE if is_late else WITHDRAWN)
+    assert "completionTime" not in answer(world)
+    assert world.job("train").phase == ("evicting" if is_late else "running")
 
 
 def test_one_request_evicts_a_job_once(world: World) -> None:
