@@ -28,6 +28,7 @@ from bailiff_kubernetes_bridge.actions import (
     EndPod,
     MarkPod,
     Nominate,
+    NumberPod,
     OpenGate,
     Respond,
     Send,
@@ -36,7 +37,7 @@ from bailiff_kubernetes_bridge.actions import (
     Show,
     StopWorkload,
 )
-from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
+from bailiff_kubernetes_bridge.annotations import REPLICA, STATUS, STOPPED_FOR
 from bailiff_kubernetes_bridge.carry_out import pinned
 from bailiff_kubernetes_bridge.memo import Memo
 from bailiff_kubernetes_bridge.messages import PoolView, Preemption, Rejection
@@ -211,6 +212,10 @@ class World:
                 self._touch(item)
             case MarkPod(pod, job) if (item := self._current(pod)) is not None:
                 item["metadata"]["annotations"][names.JOB] = job
+                self._touch(item)
+            case NumberPod(pod, number) if (item := self._current(pod)) is not None:
+                item["metadata"]["annotations"][REPLICA] = number
+                item["metadata"]["annotations"].pop(names.JOB, None)
                 self._touch(item)
             case Nominate(pod, node, job) if (item := self._current(pod)) is not None:
                 item["status"]["nominatedNodeName"] = node

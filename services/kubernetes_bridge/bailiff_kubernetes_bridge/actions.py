@@ -83,6 +83,13 @@ class MarkPod(PodChange):
 
 
 @dataclass(frozen=True)
+class NumberPod(PodChange):
+    """Give a pod of a ReplicaSet its number."""
+
+    number: str
+
+
+@dataclass(frozen=True)
 class DeletePod(PodChange):
     """Delete a gated pod of a pod group whose job has ended. Nothing runs in it."""
 

@@ -18,6 +18,7 @@ from .actions import (
     EndPod,
     MarkPod,
     Nominate,
+    NumberPod,
     OpenGate,
     Respond,
     SetPodStatus,
@@ -25,7 +26,7 @@ from .actions import (
     Show,
     StopWorkload,
 )
-from .annotations import STATUS, STOPPED_FOR
+from .annotations import REPLICA, STATUS, STOPPED_FOR
 from .cluster import ClusterWatch
 from .messages import Status
 from .workloads.adapters import BY_KIND
@@ -46,6 +47,8 @@ class CarryOut:
                 await self._open_gate(action)
             case MarkPod(pod, job):
                 await self._patch_pod(pod, {"metadata": {"annotations": {names.JOB: job}}})
+            case NumberPod(pod, number):
+                await self._patch_pod(pod, {"metadata": {"annotations": {REPLICA: number, names.JOB: None}}})
             case Nominate(pod, node, job):
                 annotations = {"annotations": {names.JOB: job}} if job else {}  # the victims' agents wait for it
                 patch: Object = {"metadata": annotations, "status": {"nominatedNodeName": node or None}}

@@ -10,7 +10,7 @@ from bailiff_core.model.job_spec import WORKLOAD_UID
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records.job_requests import CancelJob, ScaleJob, SubmitJob
 
-from .actions import Action, DeletePod, MarkPod, Send, SetWorkloadStatus, StopWorkload
+from .actions import Action, DeletePod, MarkPod, NumberPod, Send, SetWorkloadStatus, StopWorkload
 from .changes import changes
 from .cordons import cordons
 from .messages import PoolView, Status, status_of
@@ -71,6 +71,9 @@ def _of_workload(cluster: ClusterView, pool: PoolView, rules: Rules, workload: W
             )
         return
     pods = cluster.pods.get(workload.uid, ())
+    if workload.number_due:
+        yield from (NumberPod(pod, workload.number_due) for pod in pods)
+        return
     active = [pod for pod in pods if pod.is_active]
     requests: list[Send] = []
     if workload.deleting or workload.outcome:

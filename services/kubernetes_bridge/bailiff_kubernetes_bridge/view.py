@@ -1,5 +1,6 @@
 """The cluster as `reconcile` sees it: workloads with Bailiff's label, and their pods, made from the API's objects."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +29,7 @@ from .workloads.adapters import ADAPTERS, Adapter, pod_keys
 from .workloads.common import checkpoint_of
 from .workloads.model import Pod, Workload
 from .workloads.node_affinity import required_terms
-from .workloads.pod_groups import GroupKey, group_key, group_uid, is_finished, pod_group, role_of
+from .workloads.pod_groups import GroupKey, group_key, group_uid, is_finished, key_alone, numbers_due, pod_group, role_of
 from .workloads.volumes import Storage
 
 
@@ -82,7 +83,9 @@ def cluster_view(
     members: dict[str, list[Pod]] = {}
     groups: dict[GroupKey, list[Object]] = {}
     apart: dict[GroupKey, Workload] = {}
-    for pod in pods:
+    present = [*pods]
+    numbers = numbers_due(present)
+    for pod in present:
         owner = next((owners[key] for key in pod_keys(pod) if key in owners), None)
         if owner is not None and owner[2].apart:
             groups.setdefault(group_key(pod), []).append(pod)
@@ -93,13 +96,13 @@ def cluster_view(
                 kept.of(("pod", uid_of(pod)), partial(_member, adapter, item, workload.uid, pod), pod, item)
             )
         elif labels_of(pod).get(names.POOL) and not _is_controlled_by_known_kind(pod):
-            groups.setdefault(group_key(pod), []).append(pod)
+            groups.setdefault(key_alone(pod) if uid_of(pod) in numbers else group_key(pod), []).append(pod)
     found: dict[str, Sequence[Pod]] = {
         uid: kept.of(("members", uid), partial(tuple, those), *those) for uid, those in members.items()
     }
     for key, those in groups.items():
-        of = apart.get(key)
-        workload, group = kept.of(("group", key), partial(_group, key, those, of), *those, of)
+        of, number = apart.get(key), sys.intern(numbers.get(group_uid(key), ""))
+        workload, group = kept.of(("group", key), partial(_group, key, those, of, number), *those, of, number)
         workloads[workload.uid], found[workload.uid] = workload, group
     stored = kept.of(("storage",), partial(_storage, storage), *storage)
     kept.forget()
@@ -123,9 +126,9 @@ def _member(adapter: Adapter, item: Object, workload: str, pod: Object) -> Pod:
     return _pod(pod, workload, *adapter.place(item, pod))
 
 
-def _group(key: GroupKey, pods: Sequence[Object], of: Workload | None) -> tuple[Workload, Sequence[Pod]]:
+def _group(key: GroupKey, pods: Sequence[Object], of: Workload | None, number: str) -> tuple[Workload, Sequence[Pod]]:
     uid = group_uid(key)
-    return pod_group(key, pods, of), tuple(_pod(pod, uid, role_of(pod), None) for pod in pods)
+    return pod_group(key, pods, of, number), tuple(_pod(pod, uid, role_of(pod), None) for pod in pods)
 
 
 def _is_controlled_by_known_kind(pod: Object) -> bool:

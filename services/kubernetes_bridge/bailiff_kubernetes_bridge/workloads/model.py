@@ -43,8 +43,9 @@ class Workload:
     when its size changes; else only the next time that it makes them all. outcome: that it has ended, and why. problem: why
     it cannot be submitted. is_single_pod: it is one plain pod, which never is another workload's. apart: why its pods, or
     groups of them, are jobs of their own; empty: they are its tasks. in_place: it is one of these, made anew under the same
-    number. stopped_for: the ended job for which the bridge has suspended it. status: what the bridge last wrote about it.
-    grace: from the notice to KILL, as a job file has it. preempts: whether its pods may have others evicted for them.
+    number. number_due: the number that it is to get before it is submitted. stopped_for: the ended job for which the bridge
+    has suspended it. status: what the bridge last wrote about it. grace: from the notice to KILL, as a job file has it.
+    preempts: whether its pods may have others evicted for them.
     """
 
     resource: Resource
@@ -75,6 +76,7 @@ class Workload:
     is_single_pod: bool = False
     apart: str = ""
     in_place: bool = False
+    number_due: str = ""
     stopped_for: str = ""
     status: str = ""
     checkpoint: tuple[tuple[str, str], ...] = ()

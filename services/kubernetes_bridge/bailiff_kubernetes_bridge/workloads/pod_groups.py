@@ -2,11 +2,12 @@
 workers, or one pod alone. A pod or group that has a number is the same one when its controller makes it anew."""
 
 import hashlib
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Mapping
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import JOBS, PODS, Object, annotations_of, controller_of, labels_of, owner_of, uid_of
-from bailiff_kubernetes_bridge.annotations import POD_GROUP, STATUS
+from bailiff_kubernetes.resources import JOBS, PODS, Object, annotations_of, controller_of, is_gated, labels_of, owner_of, uid_of
+from bailiff_kubernetes_bridge.annotations import POD_GROUP, REPLICA, STATUS
 
 from .adapters import COMPLETION_INDEX, LWS_GROUP, LWS_NAME, LWS_SIZE
 from .common import checkpoint_of, grace_of, make_role
@@ -29,9 +30,48 @@ def group_key(pod: Object) -> GroupKey:
         return namespace, LWS_NAME, f"{labels[LWS_NAME]}-{labels.get(LWS_GROUP, '')}"
     if owner is not None and owner["kind"] == "StatefulSet":
         return namespace, owner["uid"], metadata["name"]
+    if owner is not None and owner["kind"] == "ReplicaSet" and REPLICA in annotations_of(pod):
+        return namespace, owner["uid"], f"{owner['name']}-{annotations_of(pod)[REPLICA]}"
     if owner is not None and owner["kind"] == JOBS.kind and index is not None:
         return namespace, owner["uid"], f"{owner['name']}-{index}"
-    return namespace, "", f"pod/{uid_of(pod)}"
+    return key_alone(pod)
+
+
+def key_alone(pod: Object) -> GroupKey:
+    """Of a pod that is of no group."""
+    return pod["metadata"]["namespace"], "", f"pod/{uid_of(pod)}"
+
+
+def numbers_due(pods: Iterable[Object]) -> Mapping[str, str]:
+    """The number that a gated pod of a ReplicaSet is to get, by its uid: the least that no other pod has which stays.
+
+    Two pods have the same one where the user's template says it, or where the second came before the first one's was known.
+    """
+    of_sets: dict[str, list[Object]] = {}
+    for pod in pods:
+        owner = controller_of(pod)
+        if owner is not None and owner["kind"] == "ReplicaSet" and POD_GROUP not in labels_of(pod) and _stays(pod):
+            of_sets.setdefault(owner["uid"], []).append(pod)
+    found: dict[str, str] = {}
+    for those in of_sets.values():
+        taken, due = set(), []
+        for pod in sorted(those, key=_age):
+            number, job = annotations_of(pod).get(REPLICA, ""), annotations_of(pod).get(names.JOB)
+            if number.isdecimal() and number not in taken:
+                taken.add(number)
+            elif is_gated(pod) and (number or not job):  # one with a job and without a number is its job alone
+                due.append(uid_of(pod))
+        free = (number for number in map(str, itertools.count()) if number not in taken)
+        found |= dict(zip(due, free, strict=False))
+    return found
+
+
+def _stays(pod: Object) -> bool:
+    return not is_finished(pod) and not pod["metadata"].get("deletionTimestamp")
+
+
+def _age(pod: Object) -> tuple[str, str]:
+    return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]
 
 
 def group_uid(key: GroupKey) -> str:
@@ -57,11 +97,11 @@ def role_of(pod: Object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None) -> Workload:
-    """The workload of these pods. of: the workload whose pods are apart, which says what they do not."""
+def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None, number: str = "") -> Workload:
+    """The workload of these pods. of: the workload whose pods are apart, which says what they do not. number: for its pod."""
     namespace, controller, name = key
-    members = sorted(pods, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
-    first, active = members[0], [pod for pod in members if not is_finished(pod) and not pod["metadata"].get("deletionTimestamp")]
+    members = sorted(pods, key=_age)
+    first, active = members[0], [pod for pod in members if _stays(pod)]
     counts: dict[str, list[Object]] = {}
     for pod in active:
         counts.setdefault(role_of(pod), []).append(pod)
@@ -107,6 +147,7 @@ def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None) -> Wor
         problem=problem or ("" if of is None else of.problem),
         is_single_pod=alone,
         in_place=bool(controller),
+        number_due=number,
         status=annotations_of(first).get(STATUS, ""),
         checkpoint=checkpoint_of(first),
     )
