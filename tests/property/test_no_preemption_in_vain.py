@@ -5,10 +5,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.kits.core_invariants import nobody_is_displaced_for_a_job_that_ends
 from tests.kits.examples import examples
-from tests.kits.log_builder import MINUTE, SECOND, Story, policy
+from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
 from tests.property.random_stories import Chance, steps
 
 from bailiff_core.lifecycle.termination import GROWTH_BACKOFF
+from bailiff_core.model.state import ENDED
 from bailiff_core.records import facts
 from bailiff_core.records.decisions import EvictionDecided, JobPlaced, PreemptionDecided, PreemptionRequested
 from bailiff_core.records.payload import Decision
@@ -152,6 +153,116 @@ def test_a_job_that_never_runs_costs_each_victim_one_eviction_whatever_its_owner
     for step in steps:
         step(story)
         assert [name for name in ("low-1", "low-2") if story.job(name).evictions > 1] == []
+
+
+ACCOUNTS = ("eve", "mal", "ada")
+ABOUT_THEIR_JOBS = ("submit", "submit", "cancel", "pause", "resume", "scale", "change", "ends", "fails", "exits-85", "refused")
+AROUND = ("decide", "decide", "leave", "leave", "start", "wait")
+about = st.tuples(st.sampled_from(ABOUT_THEIR_JOBS), st.sampled_from(ACCOUNTS), st.sampled_from(("interactive", "inference")))
+
+
+def act(story: Story, what: str, account: str, cls: str) -> None:
+    """An account acts on its newest open job, or submits one of this class."""
+    own = [name for name, job in story.state.jobs.items() if job.user == account and job.phase not in ENDED]
+    story.actor = account
+    if what == "submit":
+        fact = story.submitted(f"{account}-{story.state.seq}", gpus=8, cls=cls)
+        story.cycle(fact.model_copy(update={"user": account, "user_verified": True}))
+    elif own:
+        name = own[-1]
+        requests = {
+            "cancel": story.cancel,
+            "pause": story.pause,
+            "resume": story.resume,
+            "scale": lambda job: story.scale(job, 3 - story.job(job).size, 1),
+            "ends": lambda job: story.job(job).phase == "running" and story.ends(job, 0),
+            "fails": lambda job: story.job(job).phase == "running" and story.ends(job, 1),
+            "exits-85": lambda job: story.job(job).phase == "running" and story.ends(job, 85),
+        }
+        if what == "change":
+            story.cycle(facts.JobPriorityClassChanged(request=story.request(), job=name, priority_class=cls))
+        elif what == "refused":
+            for index in story.members(name, "starting"):
+                if index in story.members(name, "starting"):
+                    story.cycle(facts.TaskStartRefused(**story.at(name, index), reason="no such user"))
+        elif what != "resume" or story.job(name).paused_seq is not None:
+            requests[what](name)
+
+
+def around(story: Story, what: str, until: int) -> None:
+    """What services and machines do meanwhile."""
+    if what == "decide":
+        _decide(story)
+    elif what == "wait":
+        story.wait(min(5 * SECOND, until - story.time))
+    elif what == "start":
+        for name in list(story.state.starting):
+            story.started(name)
+    else:
+        for name in list(story.state.evicting):
+            if name in story.state.evicting and story.members(name, "starting", "running"):
+                story.yields(name)
+
+
+def playing() -> Story:
+    """A machine with a job of nobody's, and a policy that rejects none of what these accounts do."""
+    story = Story(policy(preemption=RULES, restarts={"max_start_failures": 1000}, identity={"operators": ["ops"]}))
+    story.node("n1")
+    story.runs("low", gpus=8)
+    return story
+
+
+EVICTS = [("submit", "mal", "interactive"), "decide", "leave", "start"]
+IN_TURN = [*EVICTS, ("submit", "eve", "inference"), "decide", "leave"]
+IN_TURN += [("cancel", "mal", ""), ("cancel", "eve", ""), "leave", "start"]
+"""A job of mal evicts the victim, one of eve evicts that at once, both are cancelled, and the victim starts again."""
+
+
+@examples(150)
+@given(st.lists(st.one_of(about, st.sampled_from(AROUND)), min_size=20, max_size=80))
+@example(IN_TURN * 8)
+@example([*EVICTS, ("cancel", "mal", ""), "leave", "start"] * 8)
+@example([*EVICTS, ("ends", "mal", ""), "start"] * 8)
+def test_accounts_that_work_together_evict_a_job_as_often_as_each_alone_may(steps):
+    """For the first 64 s, no attempt is of use and nobody may evict again: each once, and once more after a short success."""
+    story = playing()
+    until = story.time + 63 * SECOND
+    for step in steps:
+        around(story, step, until) if isinstance(step, str) else act(story, *step)
+        assert story.job("low").evictions <= 2 * len(ACCOUNTS)
+    story.holds()
+
+
+BY_OTHERS = ("lost", "drain", "cancel", "pause", "evict")
+EVICTS_FOR_ADA = [("submit", "ada", "interactive"), "decide", "leave", "start"]
+
+
+@examples(150)
+@given(st.lists(st.one_of(about, st.sampled_from((*AROUND, *BY_OTHERS))), min_size=20, max_size=80))
+@example([*EVICTS_FOR_ADA, ("submit", "mal", "inference"), "decide", "leave", ("cancel", "mal", ""), "start"])
+@example([*EVICTS_FOR_ADA, "lost"])
+@example([*EVICTS_FOR_ADA, "drain", "leave"])
+@example([*EVICTS_FOR_ADA, "pause", "leave"])
+def test_nothing_that_others_do_makes_the_jobs_of_an_owner_spare_anybody(steps):
+    """The owner submits jobs, which run, and takes nothing back; everybody else does what they like."""
+    story = playing()
+    for step in steps:
+        if step in ("cancel", "pause", "evict"):
+            story.actor = "ops"
+            for name in [name for name, job in story.state.jobs.items() if job.user == "ada" and job.phase not in ENDED]:
+                getattr(story, step)(name)
+        elif step in ("lost", "drain"):
+            story.actor = "ops"
+            story.lost("n1") if step == "lost" else story.drain("n1", "fast")
+            story.node("n1")
+            if step == "drain":
+                story.undrain("n1")
+        elif isinstance(step, str):
+            around(story, step, story.time + HOUR)
+        elif step[1] != "ada" or step[0] == "submit":
+            act(story, *step)
+        assert "user ada" not in story.state.spared
+    story.holds()
 
 
 PROJECTS = [

@@ -1,5 +1,7 @@
 """Attempts that never start: counted apart, elsewhere next time, and no victim is evicted for them twice."""
 
+from itertools import pairwise
+
 import pytest
 from tests.kits.log_builder import DAY, HOUR, SECOND, Story, policy
 
@@ -341,14 +343,6 @@ WAYS = {
     "yielded at once": lambda story: (started(story), story.ends("urgent", 85)),
     "stopped at its own limit": lambda story: (started(story, 10 * SECOND), story.yields("urgent")),
     "its reservation expired": lambda story: (story.begin("low"), story.wait(HOUR), story.ends("low", 85)),
-    "preempted before it ran": lambda story: (
-        story.yields("low"),
-        story.submit("first", gpus=8, cls="inference"),
-        story.propose(),
-        story.yields("urgent"),
-        story.cancel("first"),
-        leaves(story, "first"),
-    ),
 }
 
 
@@ -384,19 +378,69 @@ def test_other_jobs_of_its_owner_spare_who_left_for_it_in_vain_and_nobody_else_s
         assert story.job("low").phase == "evicting", "its time is over"
 
 
-@pytest.mark.parametrize("outcome", ["succeeds at once", "ran for longer"])
-def test_a_job_that_succeeds_or_runs_for_longer_than_the_longest_back_off_was_evicted_for_of_use(outcome: str):
+def test_a_job_that_runs_for_longer_than_the_longest_back_off_was_evicted_for_of_use():
     story = pool("n1")
     story.runs("low", gpus=8)
     of(story, "urgent", "eve")
     story.propose()
-    started(story, SECOND if outcome == "succeeds at once" else 64 * SECOND)
-    story.ends("urgent", 0 if outcome == "succeeds at once" else 1)
-    story.cancel("urgent") if story.job("urgent").phase not in ENDED else None
+    started(story, 64 * SECOND)
+    story.ends("urgent", 1)
+    story.cancel("urgent")
+    assert not story.state.spared
+
+
+def test_a_loop_of_jobs_that_exit_with_0_at_once_evicts_less_and_less_and_a_single_one_is_free():
+    """An attack story: each job is submitted when the one before has ended. An honest short job spares nobody yet."""
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    evicted: list[int] = []
+    begin = story.time
+    for number in range(200):
+        of(story, f"short-{number}", "eve")
+        while story.job(f"short-{number}").phase == "pending":
+            while story.state.selection is not None:
+                story.propose()
+            if story.job("low").phase == "evicting":
+                evicted.append((story.time - begin) // SECOND)
+                story.yields("low")
+            else:
+                story.wait(SECOND)
+        story.started(f"short-{number}")
+        story.ends(f"short-{number}", 0, after=SECOND)
+        story.started("low")
+        if story.time - begin > 4 * HOUR:
+            break
+    gaps = [later - earlier for earlier, later in pairwise(evicted)]
+    assert gaps == [1, 65, 129, 257, 513, 1025, 2049, 3601, 3601, 3601]
+
+
+def test_after_a_day_without_a_further_time_it_begins_anew_and_what_is_older_is_forgotten():
+    story = pool("n1", "n2")
+    for name in ("low", "other"):
+        story.runs(name, gpus=8)
+    for number in range(3):
+        of(story, f"urgent-{number}", "eve" if number else "ada")
+        story.propose()
+        victim = next(name for name in ("low", "other") if story.job(name).phase == "evicting")
+        story.yields(victim)
+        story.cancel(f"urgent-{number}")
+        leaves(story, f"urgent-{number}")
+        story.started(victim)
+        entry = next(iter(story.state.spared["user eve" if number else "user ada"].values()))
+        assert (len(story.state.spared), entry.times) == (1, 1)
+        story.wait(DAY + 65 * SECOND)
+
+
+def test_what_jobs_do_to_others_of_their_own_verified_owner_is_spared_by_none():
+    story = pool("n1")
+    story.cycle(story.submitted("low", gpus=8).model_copy(update={"user": "eve", "user_verified": True}))
     story.started("low")
-    of(story, "again", "eve")
+    of(story, "urgent", "eve")
     story.propose()
-    assert story.job("low").phase == "evicting"
+    story.yields("low")
+    story.cancel("urgent")
+    leaves(story, "urgent")
+    assert (story.job("urgent").phase, story.state.spared) == ("cancelled", {})
 
 
 def test_who_is_not_verified_counts_as_one():
@@ -447,23 +491,116 @@ def test_a_victim_that_stays_after_all_was_not_evicted_in_vain():
     assert (story.job("low").phase, story.state.spared) == ("running", {})
 
 
-def test_who_loses_a_place_to_a_higher_job_spares_those_who_had_left_for_it():
-    story = pool("n1", "n2", "n3")
-    for name in ("low", "other"):
-        story.runs(name, gpus=8)
-    story.submit("filler", gpus=8, cls="build")
-    fact = story.submitted("gang", gpus=8, tasks=2, cls="interactive")
-    story.cycle(fact.model_copy(update={"user": "eve", "user_verified": True}))
+OF_OTHERS = {
+    "an operator cancels it": lambda story: story.cancel("urgent"),
+    "an operator pauses it": lambda story: story.pause("urgent"),
+    "an operator evicts it": lambda story: story.evict("urgent"),
+    "its node is drained": lambda story: story.drain("n1", "fast"),
+    "its node is lost": lambda story: story.lost("n1"),
+    "its GPU breaks": lambda story: story.breaks("n1", 0),
+}
+WHEN = ("reserved", "starting", "running")
+
+
+def up_to(story: Story, when: str) -> None:
+    """The urgent job gets so far; its victim leaves, at the latest, afterwards."""
+    story.begin("low")
+    story.staged("low", "term_sent")
+    if when != "reserved":
+        story.ends("low", 85)
+    if when == "running":
+        story.started("urgent")
+
+
+@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize("ends", OF_OTHERS.values(), ids=OF_OTHERS)
+def test_its_owner_spares_nobody_for_what_others_ended(ends, when: str):
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    of(story, "urgent", "eve")
     story.propose()
-    story.yields("low")
-    story.cancel("filler")
-    leaves(story, "filler")
-    story.started("low")
-    story.submit("first", gpus=8, tasks=2, cls="inference")
+    up_to(story, when)
+    story.actor = "ops"
+    ends(story)
+    for name in ("low", "urgent"):
+        if story.members(name, "starting", "running"):
+            story.ends(name, 85)
+    assert (story.state.spared, story.job("urgent").victims_in_vain) == ({}, ())
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_who_preempts_a_job_that_has_not_run_answers_for_all_who_left_for_it(when: str):
+    """And two who work together gain nothing: neither may the second evict another such job of the first, until it has run."""
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    of(story, "urgent", "eve")
+    story.propose()
+    up_to(story, when)
+    story.cycle(story.submitted("first", gpus=8, cls="inference").model_copy(update={"user": "mal", "user_verified": True}))
     while story.state.selection is not None:
         story.propose()
-    assert story.job("gang").phase == "pending"
-    assert dict.fromkeys(story.state.spared["user eve"]) == {"low": None}
+    for name in ("low", "urgent"):
+        if story.members(name, "starting", "running"):
+            story.ends(name, 85)
+    story.cancel("urgent")
+    assert story.job("first").phase == "starting"
+    story.cancel("first")
+    leaves(story, "first")
+    assert {owner: list(jobs) for owner, jobs in story.state.spared.items()} == {"user mal": ["low"]}
+    story.started("low")
+    of(story, "again", "eve")
+    story.propose()
+    story.yields("low")
+    story.started("again")
+    story.cycle(story.submitted("second", gpus=8, cls="inference").model_copy(update={"user": "mal", "user_verified": True}))
+    for _ in range(63):
+        while story.state.selection is not None:
+            story.propose()
+        assert story.job("again").phase == "running"
+        story.wait(SECOND)
+    while story.state.selection is not None:
+        story.propose()
+    story.wait(2 * SECOND)
+    while story.state.selection is not None:
+        story.propose()
+    assert story.job("again").phase == "evicting", "it has run: who left for it left for something"
+
+
+def test_who_pauses_its_own_preemptor_spares_for_the_same_time_as_with_a_new_job():
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    of(story, "urgent", "eve")
+    story.propose()
+    started(story)
+    story.actor = "eve"
+    story.pause("urgent")
+    story.yields("urgent")
+    story.started("low")
+    until = story.state.spared["user eve"]["low"].until
+    assert until - story.time == 64 * SECOND
+    story.resume("urgent")
+    while story.time < until:
+        assert story.job("low").phase == "running"
+        story.wait(SECOND)
+        while story.state.selection is not None:
+            story.propose()
+    assert story.job("low").phase == "evicting"
+
+
+def test_a_job_that_ran_for_long_and_ends_right_after_it_has_grown_spares_who_left_for_that():
+    story = pool("n1", "n2")
+    of(story, "gang", "eve", min_tasks=1, elastic="live")
+    story.started("gang", 0)
+    story.runs("low", gpus=8)
+    story.wait(HOUR)
+    story.actor = "eve"
+    story.scale("gang", 2, 1)
+    story.propose()
+    story.yields("low")
+    story.started("gang", 1)
+    story.cancel("gang")
+    leaves(story, "gang")
+    assert list(story.state.spared["user eve"]) == ["low"]
 
 
 def test_a_clock_that_steps_neither_ends_nor_extends_it():

@@ -27,9 +27,9 @@ an unobserved exit of a member is a loss and no failure
 
 preemptions do not count as failures
     node n1: 8 gpus; runs job: 2 x 4 gpus, max_failures 1; submit high-0: interactive, 8 gpus; propose; yields job code=143
-    => JobRequeued job outcome=preempted-unclean not_before=0; started high-0; ends high-0; +1m; started job
+    => JobRequeued job outcome=preempted-unclean not_before=0; started high-0; +2m; ends high-0; +1m; started job
     submit high-1: interactive, 8 gpus; propose; yields job code=143; => JobRequeued job outcome=preempted-unclean not_before=0
-    started high-1; ends high-1; +1m; started job; submit high-2: interactive, 8 gpus; propose; yields job code=143
+    started high-1; +2m; ends high-1; +1m; started job; submit high-2: interactive, 8 gpus; propose; yields job code=143
     => JobRequeued job outcome=preempted-unclean not_before=0; started high-2; ends high-2; +1m; started job; job.failures = 0
     job.evictions = 3; job.last_eviction != none
 

@@ -220,26 +220,33 @@ def tasks_of(state: PoolState, job: Job, placement: tuple[NodeShare, ...], reser
 def evict_job(state: PoolState, job: Job, eviction: Eviction) -> None:
     """Evicts the whole attempt; reserved tasks are dropped at once. A restart stays pending until the attempt is over."""
     set_reservation(state, job, [])
+    close_preemption(state, job, eviction.cause)
     with changing(state, job):
         job.tasks = [task for task in job.tasks if task.state != "reserved"]
         job.eviction = eviction
-    close_preemption(state, job)
     job.reserved_until = job.stale_since = job.operator_request = None
     job.idle_recorded = False
     set_phase(state, job, "evicting")
 
 
-def close_preemption(state: PoolState, job: Job) -> None:
-    """Closes the preemption for the job; its victims are reconsidered, but for what another one needs of the same eviction."""
+def close_preemption(state: PoolState, job: Job, why: str) -> None:
+    """Closes the preemption for the job; its victims are reconsidered, but for what another one needs of the same eviction.
+
+    Args:
+        why: As of `note_given_up`.
+    """
     preemption = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
-    if preemption is not None:
-        note_given_up(state, job, preemption)
-    for victim in preemption.victims if preemption is not None else ():
+    seq, victims = (preemption.seq, preemption.victims) if preemption is not None else (-1, [])
+    given_up: dict[str, list[Eviction]] = {}
+    for victim in victims:
         state.indices.touched[victim] = None
         found = state.jobs.get(victim)
         eviction = found.eviction if found is not None else None
-        if eviction is not None and preemption is not None and eviction.preemption == preemption.seq:
+        if eviction is not None and eviction.preemption == seq:
             other = next((each for each in state.preemptions.values() if victim in each.victims), None)
             if other is not None:
                 eviction.preemption, eviction.for_job = other.seq, other.job
+        entries = (eviction, *(task.eviction for task in found.tasks)) if found is not None else ()
+        given_up[victim] = [each for each in entries if each is not None and each.preemption == seq]
+    note_given_up(state, job, given_up, why)
     job.preemption = None

@@ -34,14 +34,18 @@ def grow(state: PoolState, job: Job, placement: tuple[NodeShare, ...], reserved:
     reindex(state, job)
 
 
-def drop_reserved(state: PoolState, job: Job, indices: list[int]) -> None:
-    """Drops the reserved tasks among these, of a running job."""
+def drop_reserved(state: PoolState, job: Job, indices: list[int], why: str) -> None:
+    """Drops the reserved tasks among these, of a running job.
+
+    Args:
+        why: As of `note_given_up`.
+    """
     removed = dict.fromkeys(indices)
     with changing(state, job):
         job.tasks = [task for task in job.tasks if task.index not in removed or task.state != "reserved"]
     if not any(task.state == "reserved" for task in job.tasks):
         job.reserved_until = None
-        close_preemption(state, job)
+        close_preemption(state, job, why)
     state.indices.retry_unschedulable = True
     note_stale(state, job)
     reindex(state, job)

@@ -30,7 +30,7 @@ def eviction_decided(state: PoolState, decision: decisions.EvictionDecided) -> N
 
 def evict_tasks(state: PoolState, job: Job, indices: list[int], eviction: Eviction) -> None:
     """Evicts these tasks; the job continues. Reserved tasks among them are dropped at once."""
-    drop_reserved(state, job, indices)
+    drop_reserved(state, job, indices, eviction.cause)
     with changing(state, job):
         for index in indices:
             task = job.task(index)

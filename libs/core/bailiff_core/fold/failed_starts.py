@@ -1,22 +1,32 @@
-"""Attempts that never started: they are counted, and exclude the nodes that refused them.
+"""Attempts that never started: they are counted, and exclude the nodes that refused them. And what was evicted in vain.
 
-What an attempt evicted that did not start, or ended at once by its own doing, was evicted in vain: the job evicts it no second
-time before it has run. All jobs of its owner spare it for `restarts.max_backoff`, twice as long after each further time, up to
-`LONGEST`. So nobody can evict a job again and again by jobs that do not run, whatever is cancelled and submitted anew.
+What left for an attempt left in vain if that ended within `restarts.max_backoff` of its start. Whose job the attempt was answers
+for it: all jobs of that owner spare who left, for `restarts.max_backoff`, twice as long after each further time, up to `LONGEST`.
+If others ended the attempt, its owner does not answer: who evicts a job that has not run for so long answers for what had left
+for it, too, and may not evict it while it spares one of those. So somebody answers for each eviction in vain, but for those that
+an operator, a drain, a policy or the loss of a node ended; and nobody can evict a job again and again by jobs that do not run,
+whatever is cancelled and submitted anew, and whoever helps.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.scheduling_class import scheduling_class_of
-from bailiff_core.model.state import ENDED, Job, PoolState, Preemption, Spared, Task
+from bailiff_core.model.state import ENDED, Eviction, Job, PoolState, Spared, Task
+from bailiff_core.permissions import Requester, oversees
 
 from .open_jobs import user_key
 
 LONGEST = 3_600_000_000
 """The longest time for which the jobs of one owner spare another, µs, unless `restarts.max_backoff` is longer."""
-OF_ITS_OWN = ("failed", "yielded", "cancelled", "timed-out", "paused", "requested", "scaled")
-"""Outcomes and causes by which an attempt ends by the doing of its job or its owner, or by request."""
+FORGOTTEN_AFTER = 86_400_000_000
+"""After so long without a further time, µs, it begins anew."""
+BY_ITSELF = ("failed", "yielded", "timed-out")
+"""Outcomes of an attempt that ended by itself: the next one of the job is likely to end so, too."""
+BY_REQUEST = ("cancelled", "paused", "requested")
+"""Why an attempt ends, or its place is given up, that an operator may have requested in place of the job's owner."""
+BY_OTHERS = ("preemption", "gang-failure", "policy", "device", "drain", "abandoned")
+"""Why an attempt ends, or its place is given up, by no doing of its job or of its owner. Who preempts it answers instead."""
 GOES_ON = ("migration", "resize")
 """Causes of an end after which the job goes on at a place that it has already."""
 
@@ -24,7 +34,7 @@ GOES_ON = ("migration", "resize")
 def note_failed_start(state: PoolState, job: Job, refused_by: tuple[str, ...]) -> None:
     """The attempt did not start: these nodes are excluded for the job, which evicts its victims for it no second time."""
     job.start_failures += 1
-    note_vain_victims(state, job)
+    note_never_again(state, job)
     if refused_by:
         job.refused_by = tuple(sorted(dict.fromkeys((*job.refused_by, *refused_by))))
         for node in refused_by:
@@ -32,62 +42,67 @@ def note_failed_start(state: PoolState, job: Job, refused_by: tuple[str, ...]) -
         _exclude(job, job.refused_by, ())
 
 
-def note_over(state: PoolState, job: Job, *why: str) -> None:
-    """The attempt is over: what was evicted for it was of use if it succeeded, or ran for longer than the longest back-off.
-
-    Args:
-        why: Its outcome and its cause.
-    """
-    if _ran(state, job.last_start) or "finished" in why or "succeeded" in why:
-        job.victims = job.victims_in_vain = ()
-    elif any(each in OF_ITS_OWN for each in why):
-        note_vain_victims(state, job)
-    elif not any(each in GOES_ON for each in why):
-        if job.last_start is None:
-            _spare(state, job, job.victims)
-        job.victims = ()
+def note_over(state: PoolState, job: Job, outcome: str, cause: str) -> None:
+    """The attempt is over. Called while the job has its tasks."""
+    succeeded = outcome in ("finished", "succeeded")
+    if succeeded or _ran(state, job.last_start):
+        job.victims_in_vain = ()
+    if outcome in BY_ITSELF:
+        note_never_again(state, job)
+    if cause not in GOES_ON or not outcome.startswith("preempted"):
+        _answer(state, job, list(job.victims), why_over(outcome, cause), succeeded=succeeded)
 
 
-def note_vain_victims(state: PoolState, job: Job) -> None:
-    """What was evicted for the job was of no use: its tasks did not start, or ended at once."""
+def why_over(outcome: str, cause: str) -> str:
+    """Why the attempt is over: what evicted it, unless it ended otherwise."""
+    return cause if outcome.startswith(("preempted", "evicted")) else outcome
+
+
+def note_never_again(state: PoolState, job: Job) -> None:
+    """Its attempt did not start, or ended by itself: until it has run for long, it evicts nobody for another one again."""
     preemption = state.preemptions.get(job.preemption) if job.preemption is not None else None
-    taken = (*job.victims, *(preemption.victims if preemption is not None else ()))
-    job.victims_in_vain = tuple(dict.fromkeys((*job.victims_in_vain, *taken)))
-    _spare(state, job, job.victims)
-    job.victims = ()
-
-
-def note_started(state: PoolState, job: Job, victims: Iterable[str]) -> None:
-    """The attempt gets what was evicted for it. What the job has run on for long was of use."""
-    if _ran(state, job.last_start):
-        job.victims = ()
-    job.victims = tuple(dict.fromkeys((*job.victims, *victims)))
+    taken = (*_in_vain(state, job), *(preemption.victims if preemption is not None else ()))
+    job.victims_in_vain = tuple(name for name in dict.fromkeys((*job.victims_in_vain, *taken)) if name in state.jobs)
 
 
 def note_shrunk(state: PoolState, job: Job, gone: Iterable[Task], cause: str) -> None:
-    """The job goes on without these tasks. Where it gives them up by request before they have run, others left for them in vain.
-
-    Unlike who left for tasks that did not start, those are spared for a time only: an attempt that grows may run for months.
-    """
+    """The job goes on without these tasks. If they never started, or it gives them up at once, others left for them in vain."""
     if any(task.start_failed for task in gone):
-        note_vain_victims(state, job)
-    elif cause in OF_ITS_OWN and any(not _ran(state, task.started_at) for task in gone):
-        _spare(state, job, job.victims)
-        job.victims = ()
+        note_never_again(state, job)
+        _answer(state, job, list(job.victims), "never-started")
+    elif cause == "scaled" and any(not _ran(state, task.started_at) for task in gone):
+        _answer(state, job, list(job.victims), cause)
 
 
-def note_given_up(state: PoolState, job: Job, preemption: Preemption) -> None:
-    """The place is given up before the job had it: who has left for it already left in vain."""
-    _spare(state, job, preemption.victims, preemption.seq)
+def note_given_up(state: PoolState, job: Job, evictions: Mapping[str, list[Eviction]], why: str) -> None:
+    """The job gives up a place before it has it. Who leaves for it, and may stay yet, leaves in vain once it has left.
+
+    Args:
+        evictions: Of each job that was to leave, what no other preemption needs.
+        why: The reason of `ReservationDropped`, the cause of its eviction, or `why_over`.
+    """
+    for each in [each for found in evictions.values() for each in found]:
+        each.in_vain = not _is_by_others(state, job, why)
+    _answer(state, job, [name for name in job.victims if job.phase == "reserved" or name in evictions], why)
 
 
 def note_left(state: PoolState, victim: Job) -> None:
-    """The victim has left, whole or in part. If its preemptor has given up the place meanwhile, or has ended, it left in vain."""
-    for eviction in (victim.eviction, *(task.eviction for task in victim.tasks if task.state == "released")):
-        preemptor = state.jobs.get(eviction.for_job) if eviction is not None and eviction.for_job is not None else None
-        if eviction is None or preemptor is None or eviction.preemption in state.preemptions or victim.id in preemptor.victims:
+    """The victim leaves, whole or in part: whom it leaves for has that on account, and who left for it a short while ago."""
+    left = {victim.id: state.now, **_in_vain(state, victim)}
+    entries = (victim.eviction, *(task.eviction for task in victim.tasks if task.state == "released"))
+    evictions = {each.for_job: each for each in entries if each is not None and each.for_job is not None}
+    for name, eviction in evictions.items():
+        preemptor = state.jobs.get(name)
+        if preemptor is None or eviction.in_vain is False:
             continue
-        _note_spared(state, preemptor, victim)
+        preemptor.victims |= left
+        if eviction.in_vain or preemptor.phase in ENDED:
+            _answer(state, preemptor, list(left), "given-up")
+
+
+def take_over(state: PoolState, holder: Job, preemptor: Job) -> None:
+    """The preemptor gets what is reserved for the holder, and has on account who has left for it."""
+    preemptor.victims |= _in_vain(state, holder)
 
 
 def spared(state: PoolState, preemptor: Job) -> dict[str, Spared]:
@@ -96,9 +111,32 @@ def spared(state: PoolState, preemptor: Job) -> dict[str, Spared]:
     return {name: entry for name, entry in jobs.items() if entry.until > state.now}
 
 
-def evicted_in_vain(state: PoolState, preemptor: Job) -> dict[str, None]:
-    """The jobs that the preemptor may not evict because it, or a job of its owner, did so in vain."""
-    return dict.fromkeys((*preemptor.victims_in_vain, *spared(state, preemptor)))
+def evicted_in_vain(state: PoolState, preemptor: Job) -> dict[str, int | None]:
+    """The jobs that were evicted in vain for the preemptor, or a job of its owner, and until when that counts, µs.
+
+    `None`: until the preemptor has run.
+    """
+    until: dict[str, int | None] = {name: entry.until for name, entry in spared(state, preemptor).items()}
+    return until | dict.fromkeys(preemptor.victims_in_vain)
+
+
+def is_spared(state: PoolState, in_vain: Mapping[str, int | None], job: Job) -> bool:
+    """Whether the job is one of those, or one of them left for it a short while ago.
+
+    Args:
+        in_vain: As of `evicted_in_vain`.
+    """
+    return job.id in in_vain or (bool(job.victims) and any(name in in_vain for name in _in_vain(state, job)))
+
+
+def spared_until(state: PoolState, in_vain: Mapping[str, int | None], job: Job) -> int | None:
+    """Until when a job that `is_spared` is so, µs; `None`: for no fixed time."""
+    if job.id in in_vain:
+        return in_vain[job.id]
+    left = {name: at for name, at in _in_vain(state, job).items() if name in in_vain}
+    of_use = [max(job.last_start or state.now, at) + state.rules.restarts.max_backoff for at in left.values()]
+    ends = [until for name in left if (until := in_vain[name]) is not None]
+    return max([min(pair) for pair in zip(of_use, ends, strict=True)]) if len(ends) == len(left) else max(of_use)
 
 
 def forget_spared(state: PoolState, victim: str) -> None:
@@ -112,27 +150,54 @@ def _ran(state: PoolState, start: int | None) -> bool:
     return start is not None and state.now - start >= state.rules.restarts.max_backoff
 
 
-def _spare(state: PoolState, preemptor: Job, victims: Iterable[str], decided: int | None = None) -> None:
-    """These were evicted in vain for the preemptor; one that is still leaving may stay, so it counts once it has left.
+def _in_vain(state: PoolState, job: Job) -> dict[str, int]:
+    """Of the jobs that left for it, and when, those of no use so far: it has not run for long enough since."""
+    return {name: at for name, at in job.victims.items() if job.last_start is None or not _ran(state, max(at, job.last_start))}
 
-    Args:
-        decided: The record of the preemption, of which another preemptor may need some by now.
-    """
-    for name in victims:
+
+def _is_by_others(state: PoolState, job: Job, why: str) -> bool:
+    """Whether it ends by no doing of its own or of its owner. Called while the job has its tasks."""
+    if why in BY_REQUEST:
+        return oversees(state.rules, Requester(job.requester, "signed" if job.requester_verified else "none"), job)
+    if why in ("lost", "stale-gang", "resources-lost"):
+        return any(_is_lost_with_its_node(state, task) for task in job.tasks)
+    return why in BY_OTHERS
+
+
+def _is_lost_with_its_node(state: PoolState, task: Task) -> bool:
+    """Whether the node of the task, of which nobody knows how it ended, is away, or was since it started; or its device is."""
+    node = state.nodes[task.node]
+    if task.state == "reserved":
+        return node.state != "ready" or bool(task.devices & (node.quarantined | ~node.capacity.devices))
+    if task.state != "released" or task.exit_code is not None or task.start_failed:
+        return task.device_failed
+    return task.device_failed or node.state != "ready" or node.joined_seq > (task.start_seq or state.seq)
+
+
+def _answer(state: PoolState, job: Job, names: list[str], why: str, *, succeeded: bool = False) -> None:
+    """What these have left for is over. The job's owner spares those who left in vain, unless others ended it."""
+    in_vain = _in_vain(state, job)
+    for name in names:
+        job.victims.pop(name, None)
         victim = state.jobs.get(name)
-        evictions = (victim.eviction, *(task.eviction for task in victim.tasks)) if victim is not None else ()
-        leaving = any(each is not None and (each.for_job == preemptor.id or each.decided_seq == decided) for each in evictions)
-        if victim is not None and not leaving:
-            _note_spared(state, preemptor, victim)
+        if victim is not None and name in in_vain and not _is_by_others(state, job, why):
+            _note_spared(state, job, victim, succeeded=succeeded)
 
 
-def _note_spared(state: PoolState, preemptor: Job, victim: Job) -> None:
-    if victim.phase in ENDED:
+def _note_spared(state: PoolState, preemptor: Job, victim: Job, *, succeeded: bool) -> None:
+    owner = user_key(preemptor.user, preemptor.user_verified)
+    own = preemptor.user_verified and owner == user_key(victim.user, victim.user_verified)
+    if victim.phase in ENDED or own:
         return
-    jobs = state.spared.setdefault(user_key(preemptor.user, preemptor.user_verified), {})
-    times, first = 0, state.rules.restarts.max_backoff
-    if (known := jobs.get(victim.id)) is not None and state.now < known.until + state.rules.retention.ended_jobs:
-        times = known.times if state.now >= known.until else known.times - 1
+    for other, jobs in list(state.spared.items()):
+        for name in [name for name, entry in jobs.items() if state.now >= entry.until + FORGOTTEN_AFTER]:
+            _forget_spared(state, other, name)
+    jobs = state.spared.setdefault(owner, {})
+    known, first = jobs.get(victim.id), state.rules.restarts.max_backoff
+    if known is None and succeeded:  # short and urgent, or the begin of a loop: the next one tells
+        jobs[victim.id] = Spared(0, state.now, state.seq)
+        return
+    times = 0 if known is None else known.times - (state.now < known.until)
     jobs[victim.id] = Spared(times + 1, state.now + min(first << min(times, 16), max(first, LONGEST)), state.seq)
 
 
@@ -140,7 +205,7 @@ def forget_failed_starts(state: PoolState, job: Job) -> None:
     """An operator says that what kept it from running has changed. Nodes stay excluded."""
     for name in job.victims_in_vain:
         _forget_spared(state, user_key(job.user, job.user_verified), name)
-    job.start_failures, job.victims, job.victims_in_vain = 0, (), ()
+    job.start_failures, job.victims, job.victims_in_vain = 0, {}, ()
 
 
 def allow_nodes(state: PoolState, job: Job) -> None:

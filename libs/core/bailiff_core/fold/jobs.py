@@ -15,14 +15,12 @@ from .displacements import forget_displacements
 from .elasticity import drop_reserved
 from .eviction_causes import GANG_FAILURE, INVOLUNTARY, MAX_EVICTION_TIMES, is_voluntary
 from .failed_starts import (
-    OF_ITS_OWN,
     forget_refusals,
     forget_spared,
     note_failed_start,
     note_left,
     note_over,
-    note_started,
-    note_vain_victims,
+    why_over,
 )
 from .gang import note_stale
 from .log import hold_job, limit_grace, note_requester, remember
@@ -149,8 +147,8 @@ def job_starting(state: PoolState, decision: decisions.JobStarting) -> None:
     note_restores(state, job)
     if not any(task.state == "reserved" for task in job.tasks):
         job.reserved_until, job.assigned_at = None, job.assigned_at or state.now
-        preemption = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
-        note_started(state, job, preemption.victims if preemption is not None else ())
+        if job.preemption is not None:
+            state.preemptions.pop(job.preemption, None)
         job.preemption = None
     note_stale(state, job)
     set_phase(state, job, "starting" if job.phase == "reserved" else job.phase)
@@ -160,26 +158,28 @@ def job_starting(state: PoolState, decision: decisions.JobStarting) -> None:
 def reservation_dropped(state: PoolState, decision: decisions.ReservationDropped) -> None:
     """The reservation is dropped: the job is pending again, or continues without these tasks."""
     job = state.jobs[decision.job]
-    if decision.reason in OF_ITS_OWN and job.phase != "evicting":
-        note_vain_victims(state, job)
     if decision.tasks:
         drop_reservation(state, job, numbers(decision.tasks))
-        drop_reserved(state, job, numbers(decision.tasks))
+        drop_reserved(state, job, numbers(decision.tasks), decision.reason)
         if decision.reason == "growth-cost":
             job.not_before = max(job.not_before, state.now + max(GROWTH_BACKOFF, state.rules.restarts.grow_after))
     elif job.phase == "evicting":
         set_reservation(state, job, [])
     else:
-        requeue(state, job)
+        requeue(state, job, decision.reason)
 
 
-def requeue(state: PoolState, job: Job) -> None:
-    """Ends the present attempt; the job has no resources."""
+def requeue(state: PoolState, job: Job, why: str) -> None:
+    """Ends the present attempt; the job has no resources.
+
+    Args:
+        why: As of `note_given_up`.
+    """
+    close_preemption(state, job, why)
     job.step = max((task.step for task in job.tasks if task.step is not None), default=job.step)
     with changing(state, job):
         job.tasks = []
         job.eviction = None
-    close_preemption(state, job)
     job.reserved_until = job.operator_request = job.grace_limit = None
     job.restart_cause = ""
     state.indices.touched[job.id] = None
@@ -204,10 +204,11 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     if decision.outcome in NOT_EVICTED:
         state.entitlements_changed = state.seq
     voluntary = is_voluntary(state, job, decision.cause)
+    note_left(state, job)
     if decision.rule == NEVER_STARTED:
         note_failed_start(state, job, decision.refused_by)
-    else:
-        note_over(state, job, decision.outcome, decision.cause)
+    note_over(state, job, decision.outcome, decision.cause)
+    if decision.rule != NEVER_STARTED:
         _count(job, decision.outcome, voluntary=voluntary)
     if decision.held and OPERATOR not in job.holds:  # until LOGIC 8 both were one hold
         hold_job(state, job, decision.held)
@@ -220,8 +221,7 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
         set_reservation(state, job, [])
     job.not_before = decision.not_before
     job.pending_since, job.timeout_recorded = state.now, False
-    note_left(state, job)
-    requeue(state, job)
+    requeue(state, job, why_over(decision.outcome, decision.cause))
 
 
 def _count(job: Job, outcome: Outcome, *, voluntary: bool) -> None:
@@ -265,12 +265,13 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
         note_loss(state, job, [task for task in job.tasks if task.state != "reserved"], decision.lost_gpu_ms, for_good=True)
     if decision.outcome in ("failed", "evicted") and job.tasks:  # without tasks: what it depends on failed
         _count(job, attempt_outcome(job), voluntary=is_voluntary(state, job, decision.cause))
+    note_left(state, job)
     note_over(state, job, decision.outcome, decision.cause)
+    close_preemption(state, job, why_over(decision.outcome, decision.cause))
     set_reservation(state, job, [])
     with changing(state, job):
         job.tasks = []
         job.eviction = None
-    close_preemption(state, job)
     job.reserved_until = job.stale_since = job.operator_request = job.paused_seq = job.snapshot = None
     job.holds = {}
     state.indices.retry_unschedulable = True

@@ -95,6 +95,7 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
             if getattr(job, name) is not None:
                 setattr(job, name, getattr(job, name) + fact.jump)
         job.eviction_times = [at + fact.jump for at in job.eviction_times]
+        job.victims = {name: at + fact.jump for name, at in job.victims.items()}
         for task in job.tasks:
             task.idle_since = None if task.idle_since is None else task.idle_since + fact.jump
         for eviction in (job.eviction, *(task.eviction for task in job.tasks)):

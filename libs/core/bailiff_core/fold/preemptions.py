@@ -10,6 +10,7 @@ from .allocation import evict_job, reindex, set_reservation, tasks_of
 from .displacements import note_displacement, note_reclaimed
 from .elasticity import grow
 from .evictions import evict_tasks, extend_restart, restart_without
+from .failed_starts import take_over
 from .jobs import requeue, start_attempt
 from .registry import folds
 from .selection import close_request
@@ -71,8 +72,10 @@ def _evict_victim(
     indices = numbers(choice.tasks) if choice.tasks else [task.index for task in victim.tasks]
     if all(task.index in indices for task in victim.tasks if task.state == "reserved"):
         _inherit_victims(state, victim, preemption, cancelled)
+        if victim.reserved_until is not None:
+            take_over(state, victim, state.jobs[preemption.job])
     if victim.phase == "reserved" and not choice.tasks:
-        requeue(state, victim)
+        requeue(state, victim, "preemption")
         return
     eviction = Eviction(state.seq, "preemption", grace, preemption=preemption.seq, for_job=preemption.job)
     if choice.extends:

@@ -6,7 +6,7 @@ from bailiff_core.records import facts
 from .allocation import changing, drop_reservation, phase_of, reindex, set_phase
 from .belief import note_start
 from .chosen_devices import move_to_chosen
-from .failed_starts import note_vain_victims
+from .failed_starts import note_never_again
 from .gang import is_done, note_stale
 from .registry import folds
 from .snapshots import note_restored, note_stored, note_unsaved
@@ -65,7 +65,7 @@ def task_start_refused(state: PoolState, fact: facts.TaskStartRefused) -> None:
     task.noticed = task.noticed or (eviction is not None and eviction.started_seq is not None)
     task.start_failed = fact.is_failed_start
     if fact.in_use and job.last_start is None:
-        note_vain_victims(state, job)
+        note_never_again(state, job)
     release_task(state, job, task)
 
 

@@ -165,6 +165,7 @@ class Eviction:
         shortened_seq: The record that last shortened its grace.
         cancel_seq: The record that cancelled it.
         shrinks: Of a job that is evicted whole because it restarts with fewer tasks.
+        in_vain: Its preemptor has given up the place: by its own or its owner's doing, or not. `None`: it wants it still.
     """
 
     decided_seq: int
@@ -178,6 +179,7 @@ class Eviction:
     stuck: bool = False
     shrinks: bool = False
     shortened_seq: int | None = None
+    in_vain: bool | None = None
 
     @property
     def ordered_seq(self) -> int | None:
@@ -355,8 +357,9 @@ class Job:
         start_failures: How many of its attempts in a row did not start.
         refused_by: Nodes that did not start its tasks, and are excluded for it: in `excluded_nodes` of its demand.
         assigned_at: When its attempt could start, no task being reserved any more.
-        victims: Victims of the preemptions with which its attempt started or grew.
-        victims_in_vain: Victims of its attempts that did not start, or ended at once. It evicts none again before it has run.
+        victims: Who left for its attempt, or for a job that had not run for long when it evicted that, and when, µs.
+        victims_in_vain: Victims of its attempts that did not start, or ended by themselves at once: it evicts none again before
+            it has run.
     """
 
     id: str
@@ -426,7 +429,7 @@ class Job:
     start_failures: int = 0
     refused_by: tuple[str, ...] = ()
     assigned_at: int | None = None
-    victims: tuple[str, ...] = ()
+    victims: dict[str, int] = field(default_factory=dict)
     victims_in_vain: tuple[str, ...] = ()
 
     @property
@@ -513,7 +516,7 @@ class Spared:
     """A job that was evicted in vain for jobs of one owner, which evict it no more until then.
 
     Attributes:
-        times: How often, each time after `until`.
+        times: How often, each time after `until`. The first one that succeeded counts as none.
         until: µs.
         seq: The record that showed it last.
     """

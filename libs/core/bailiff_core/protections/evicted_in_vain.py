@@ -1,12 +1,11 @@
-"""`evicted-in-vain`: a job evicts nobody a second time for attempts that do not start, or end at once.
+"""`evicted-in-vain`: nobody is evicted again and again for attempts that do not run.
 
-Its node, a kubelet, a scheduler or a quota may refuse it again and again, or its owner pauses, evicts, scales or cancels it
-before it runs; or its program is not found, or fails within the longest back-off (`restarts.max_backoff`). Until an attempt has
-run longer, or has succeeded, or an operator has resumed it, each victim was evicted for it once. All jobs of its owner spare the
-victim for a time (`fold/failed_starts.py`).
+A job evicts nobody a second time for attempts that do not start, or end by themselves at once, before it has run for
+`restarts.max_backoff`: its node, a kubelet or a quota may refuse it again and again, or its program is not found. And all jobs of
+an owner spare for a time who was evicted in vain for one of them (`fold/failed_starts.py`).
 """
 
-from bailiff_core.fold.failed_starts import evicted_in_vain, spared
+from bailiff_core.fold.failed_starts import evicted_in_vain, is_spared, spared_until
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
 
@@ -16,16 +15,18 @@ NAME = "evicted-in-vain"
 
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
-    """Jobs that were evicted for attempts of the preemptor, or of its owner's jobs, that did not start or ended at once."""
-    victims = evicted_in_vain(state, preemptor)
-    return JobsShield(lambda unit: unit.job.id in victims, lambda: victims) if victims else None
+    """Jobs that were evicted in vain for the preemptor, or a job of its owner, and those who just got what these left."""
+    found = evicted_in_vain(state, preemptor)
+    if not found:
+        return None
+    return JobsShield.where(state, lambda job: is_spared(state, found, job), lambda unit: is_spared(state, found, unit.job))
 
 
 def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # noqa: ARG001
     """Until when the preemptor's owner spares the job, µs. What the preemptor did itself ends with no time."""
-    times = {name: entry.until for name, entry in spared(state, preemptor).items() if name not in preemptor.victims_in_vain}
-    return (lambda job: times.get(job.id)) if times else None
+    found = evicted_in_vain(state, preemptor)
+    return (lambda job: spared_until(state, found, job) if is_spared(state, found, job) else None) if found else None
 
 
-PREDICATE = "was evicted for the preemptor, or a job of its owner, before, which then did not start, or ended at once"
+PREDICATE = "was evicted in vain before, for the preemptor or a job of its owner, or has just got the place of one that was"
 PROTECTION = Rule(85, NAME, shield, PREDICATE, ends=ends)

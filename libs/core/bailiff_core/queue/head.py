@@ -9,7 +9,7 @@ priority and the scope, and no protection that depends on time, on a quota or on
 from collections.abc import Sequence
 from functools import cached_property
 
-from bailiff_core.fold.failed_starts import evicted_in_vain
+from bailiff_core.fold.failed_starts import evicted_in_vain, is_spared
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.model.job_labels import is_excluded
 from bailiff_core.model.policy import Action
@@ -64,9 +64,8 @@ class BackfilledVictims:
         """Whether the job may be evicted for the head at some time: it is preemptible, not excluded, and behind the head."""
         if not self._by_preempt or not job.preemptible or queue_key(job) <= self._key:
             return False
-        if job.id in self._in_vain:
-            return False
-        return not is_excluded(self._snapshot.state, job)
+        state = self._snapshot.state
+        return not is_spared(state, self._in_vain, job) and not is_excluded(state, job)
 
     def permits(self, job: Job) -> bool:
         """Whether the head may evict this job now if it is backfilled.
