@@ -1,11 +1,12 @@
 """A gang on one machine with CRIU whose tasks exchange numbers over TCP is saved and goes on. The test is the executor."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from bailiff_bus.messages.reports import (
     TaskRestoreFailedReport,
 )
 from bailiff_core.model.job_spec import JobSpec
+from bailiff_node_agent.runtime import Image
+from bailiff_node_agent.snapshots import DiskImages
 
 pytestmark = [pytest.mark.slow, needs_criu, needs_nft]
 BOTH = (0, 1)
@@ -209,6 +212,49 @@ async def test_after_a_restart_of_the_machine_its_connections_are_gone(gang: Gan
     assert "its TCP connections are gone" in failed.reason
     await gang.seen(TaskExitedReport, 4)
     await removed(gang, refs)
+
+
+class Stops(DiskImages):
+    """Comes to an end where the agent is killed: before an image is sealed, or before its digest is on record."""
+
+    def __init__(self, *, seals: bool) -> None:
+        self.seals, self.reached = seals, 0
+
+    async def seal(self, image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
+        if self.seals:
+            await super().seal(image, facts)
+        self.reached += 1
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["they end meanwhile", "they are saved by the next agent"])
+@pytest.mark.parametrize("seals", [False, True], ids=["dumped", "sealed"])
+async def test_an_agent_that_is_killed_before_a_snapshot_is_on_record_leaves_no_lock(gang: Gang, seals: bool, ends: bool) -> None:
+    await gang.agent_dies()
+    images = Stops(seals=seals)
+    await gang.agent_starts(images=images)
+    await gang.frozen()
+    await gang.told("dump")
+    await until(lambda: images.reached == 2)
+    await gang.agent_dies()
+    assert len(gang.images()) == 2
+    if ends:
+        for task in gang.agent.tasks.running():
+            await gang.agent.context.runtimes["process"].kill(task.key)
+    await gang.agent_starts()
+    if not ends:
+        await until(lambda: gang.stages().count("stored") == 2)
+        await gang.told("end")
+    await gang.seen(TaskReleasedReport, 2)
+    if ends:
+        assert gang.images() == []
+    else:
+        gang.go()
+        await gang.both_start(1, gang.refs())
+        await until(lambda: sum(each.waits for each in gang.of(TaskRestoredReport)) == 2)
+        await gang.told("continue", 1)
+        assert [(await gang.seen(TaskExitedReport, each)).exit_code for each in (3, 4)] == [0, 0]
 
 
 async def removed(gang: Gang, refs: tuple[SnapshotRef, ...]) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ class MemoryImages:
         if facts is not None and _digest(facts) == sha256:
             del self.kept[str(folder), attempt, task]
 
-    async def remove(self, folder: Path, task: int, but: int | None = None) -> None:
-        for key in [each for each in self.kept if each[0] == str(folder) and each[2] == task and each[1] != but]:
+    async def remove(self, folder: Path, task: int, which: Callable[[int], bool]) -> None:
+        for key in [each for each in self.kept if each[0] == str(folder) and each[2] == task and which(each[1])]:
             del self.kept[key]
 
 

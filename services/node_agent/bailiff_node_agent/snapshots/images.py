@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -82,8 +82,9 @@ def sealed(image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
     with _opened(image.folder, image.name) as handle:
         if _own(os.fstat(handle)) != image.identity:
             raise BadImage("the folder of the snapshot was replaced")
-        with suppress(FileNotFoundError):
-            os.unlink(DUMP_LOG, dir_fd=handle)
+        for name in (DUMP_LOG, MANIFEST, f"{MANIFEST}.new"):  # an agent that died may have sealed it, or begun to
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=handle)
         files = {name: _digest(handle, name, durable=True) for name in _names(handle)}
         content = json.dumps({"v": VERSION, **facts, "files": files}, sort_keys=True).encode()
         new = os.open(f"{MANIFEST}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=handle)
@@ -139,8 +140,8 @@ def discard_image(folder: Path, attempt: int, rank: int, sha256: str) -> None:
         os.close(top)
 
 
-def remove_images(folder: Path, rank: int, but: int | None = None) -> None:
-    """Remove all snapshots of this rank, but that of one attempt. Raises `OSError`."""
+def remove_images(folder: Path, rank: int, which: Callable[[int], bool]) -> None:
+    """Remove the snapshots of this rank, of those attempts. Raises `OSError`."""
     try:
         top = safe_open.open_folder(str(folder))
     except FileNotFoundError:
@@ -149,7 +150,7 @@ def remove_images(folder: Path, rank: int, but: int | None = None) -> None:
         with os.scandir(top) as entries:
             attempts = [entry.name for entry in islice(entries, MAX_ENTRIES) if ATTEMPT.fullmatch(entry.name)]
         for outer in attempts:
-            if but is None or outer != image_name(but, rank).split("/")[0]:
+            if which(int(outer.partition("-")[2])):
                 with suppress(NotADirectoryError, FileNotFoundError):
                     _remove(top, outer, rank)
     finally:

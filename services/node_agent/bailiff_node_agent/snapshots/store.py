@@ -1,7 +1,7 @@
 """Where an agent keeps the states of tasks: on disk, below the checkpoint folders of their jobs, or as a simulation does."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,8 +33,8 @@ class ImageStore(Protocol):
         """Remove the image of this digest, if it is still there. Raises `OSError`, `BadImage`."""
         ...
 
-    async def remove(self, folder: Path, task: int, but: int | None = None) -> None:
-        """Remove those of this task, but for that of one attempt. Raises `OSError`."""
+    async def remove(self, folder: Path, task: int, which: Callable[[int], bool]) -> None:
+        """Remove those of this task, of those attempts. Raises `OSError`."""
         ...
 
 
@@ -55,8 +55,8 @@ class DiskImages:
         image, manifest = await job_files.reading(verified, folder, attempt, task, sha256)
         return image, manifest, int((time.monotonic() - began) * 1_000_000)
 
-    async def remove(self, folder: Path, task: int, but: int | None = None) -> None:
-        await job_files.reading(remove_images, folder, task, but)
+    async def remove(self, folder: Path, task: int, which: Callable[[int], bool]) -> None:
+        await job_files.reading(remove_images, folder, task, which)
 
     async def discard(self, folder: Path, attempt: int, task: int, sha256: str) -> None:
         await job_files.reading(discard_image, folder, attempt, task, sha256)

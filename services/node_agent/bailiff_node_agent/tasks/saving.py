@@ -142,13 +142,23 @@ async def _told(task: LocalTask, step: str) -> None:
 
 
 async def remove_older(context: AgentContext, task: LocalTask) -> None:
-    """Remove snapshots that nobody needs: those before a stored one; all of a task that has ended well and not by an eviction."""
-    but = task.key.attempt if "stored" in task.stages else None
-    has_ended = task.messages.is_done or (task.exit_code == 0 and context.evictions.get(str(task.key)) is None)
-    if but is None and not has_ended:
+    """Remove snapshots that nobody needs, and what they keep locked.
+
+    Those before a stored one; all of a task that has ended well and not by an eviction; one that is not stored, as its task ended
+    or its agent died before a record could name it.
+    """
+    this, stored, eviction = task.key.attempt, "stored" in task.stages, context.evictions.get(str(task.key))
+    has_ended = task.messages.is_done or (task.exit_code == 0 and eviction is None)
+    begun = eviction is not None and "image" in eviction.detail
+    if not (stored or has_ended or begun):
         return
+    earlier = stored or has_ended
     try:
-        await context.images.remove(context.checkpoints_of(task.key.job), int(task.key.task), but)
+        await context.images.remove(
+            context.checkpoints_of(task.key.job),
+            int(task.key.task),
+            lambda attempt: not stored if attempt == this else earlier,
+        )
     except OSError as problem:
         context.log().warning("snapshots could not be removed", job=task.key.job, reason=_words(problem))
 
