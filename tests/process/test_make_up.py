@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import signal
 import socket
@@ -55,6 +56,9 @@ def test_on_a_running_system_it_touches_nothing(system: Up) -> None:
     assert "everything runs already; nothing was started" in said
     assert "GPUS=8xH100-80GB is ignored: the node has 4xH100-80GB until `make down`" in said
     assert {name: system.process(name) for name in FOLDERS} == before
+    engines = re.findall(r"BAILIFF_ENGINES=(\S+)", said)
+    assert engines, "`audit replay` finds them in whatever folder it is called"
+    assert list(Path(engines[0]).glob("*/*.whl"))
 
 
 def test_what_ends_is_started_again_by_itself(system: Up) -> None:

@@ -48,6 +48,8 @@ API = "api"  # the HTTP API over its archive
 ROLLUP = "rollup"  # the live metrics
 CONSOLE = "console"  # the web console
 WITNESS = "witness"  # cosigns the seals
+ENGINES = "engines"
+"""The folder, below the state, in which admission keeps its engine, for `audit replay` after an upgrade."""
 MODULES = {
     **SERVICES,
     AUDITOR: "bailiff_auditor",
@@ -242,7 +244,7 @@ class Stack(Managed):
         settings = {
             **(self.kafka_environment(role) if role != API else {}),
             "BAILIFF_STATE_DIR": str(self.folder / "state"),
-            "BAILIFF_ENGINES": str(self.folder / "engines"),
+            "BAILIFF_ENGINES": str(self.folder / ENGINES),
             "BAILIFF_POOLS": str(self.folder / "pools.yaml"),
             "BAILIFF_HTTP_HOST": self.host(process),
             "BAILIFF_HTTP_PORT": str(port),

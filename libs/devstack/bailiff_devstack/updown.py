@@ -28,7 +28,7 @@ from .ports import LOOPBACK, persistent_port
 from .processes import Processes
 from .scrape import metrics_lines, write_scrape_file
 from .secure_kafka import SecureKafka
-from .stack import MODULES, PORT_FILES, START_ERRORS, Plan, Stack
+from .stack import ENGINES, MODULES, PORT_FILES, START_ERRORS, Plan, Stack
 
 DEFAULT_GPUS = "8xH100-80GB"
 POOL = "pool-a"
@@ -144,7 +144,8 @@ def _keep(state: Path, gpus: str, *, secure: bool) -> None:
 
 def _write_files(state: Path, stack: Stack, addresses: dict[str, str]) -> list[str]:
     """Write the files with addresses and settings; returns the settings of the `bailiff` command as `NAME=value`."""
-    environment = {**stack.kafka_environment("operator"), "BAILIFF_KEY": str(operator_key(state))}
+    own = {"BAILIFF_KEY": str(operator_key(state)), "BAILIFF_ENGINES": str(state / ENGINES)}
+    environment = {**stack.kafka_environment("operator"), **own}
     exported = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
     _private(state / "environment", "".join(f"export {each}\n" for each in exported))
     _private(state / "archive", stack.postgres.dsn + "\n")
@@ -176,6 +177,7 @@ Metrics:
 
 The link signs in to the console: whoever has it is its user.
 BAILIFF_KEY is your key: requests that it signs are those of the operator {user_name()}.
+BAILIFF_ENGINES has what each release decided with: `bailiff audit replay` needs it after an upgrade.
 {_isolation()}
   make status                                             # what runs; what ends is started again by itself
   make down                                               # let jobs save, and stop; `make up` continues from there"""
