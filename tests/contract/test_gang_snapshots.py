@@ -203,3 +203,54 @@ async def test_a_killed_criu_ends_the_task_and_its_gang_is_told_so(world: World)
     assert (await world.seen(TaskExitedReport)).exit_code == -9
     assert world.stages()[-2:] == ["save_failed", "kill_sent"]
     assert "had TERM" not in world.output(0)
+
+
+# --- while it runs
+
+
+async def frozen_on_its_way(world: World) -> int:
+    await world.starts_and_is_ready(COUNTS, **GANG)
+    order = await world.save(together=True)
+    await until(lambda: world.saving_stages(order) == ["frozen"])
+    return order
+
+
+async def test_a_task_that_goes_on_stands_still_only_until_it_is_dumped(world: World) -> None:
+    order = await frozen_on_its_way(world)
+    before = moves(world)
+    await world.step("dump")
+    await world.saved(order)
+    await until(lambda: moves(world) > before)
+    assert world.saving_stages(order) == ["frozen", "dumped", "stored"]
+
+
+async def test_it_goes_on_where_another_task_of_its_gang_is_not_saved(world: World) -> None:
+    order = await frozen_on_its_way(world)
+    before = moves(world)
+    await world.step("thaw")
+    await world.saved(order, "save_failed")
+    await until(lambda: moves(world) > before)
+    assert world.why_not_saved() == "another task of its gang is not saved"
+
+
+async def test_a_frozen_task_goes_on_with_the_next_agent(world: World) -> None:
+    order = await frozen_on_its_way(world)
+    await world.agent_dies()
+    before = moves(world)
+    await world.agent_starts()
+    await world.save(again=True, together=True)
+    await world.saved(order, "save_failed")
+    await until(lambda: moves(world) > before)
+
+
+async def test_an_eviction_ends_the_wait_of_a_frozen_task_and_saves_it_itself(world: World) -> None:
+    order = await frozen_on_its_way(world)
+    await world.evict(together=True)
+    await world.saved(order, "save_failed")
+    await until_stage(world, "frozen")
+    before = moves(world)
+    await world.step("dump")
+    await until_stage(world, "stored")
+    assert moves(world) == before
+    await world.step("end")
+    assert (await world.seen(TaskExitedReport)).exit_code == -9

@@ -1,4 +1,6 @@
-"""A whole agent on a machine with CRIU: evictions in which the platform saves the task, and starts that restore it."""
+"""A whole agent on a machine with CRIU: evictions in which the platform saves the task, starts that restore it, and snapshots of
+tasks that go on.
+"""
 
 import json
 import signal
@@ -321,3 +323,139 @@ async def test_a_node_that_cannot_save_says_why(tmp_path: Path) -> None:
     assert offer.why_not
     assert json.loads(offer.model_dump_json())["bytes_per_s"] == 0
     await world.agent_dies()
+
+
+# --- while it runs
+
+COUNTS = """
+signal.signal(signal.SIGTERM, lambda *_: (print("had TERM", flush=True), os._exit(3)))
+counted = 0
+print("ready", flush=True)
+while not os.path.exists("go"):
+    counted += 1
+    with open("counted.new", "w") as file:
+        file.write(str(counted))
+    os.rename("counted.new", "counted")
+    time.sleep(0.01)
+print("counted", counted)
+"""
+
+
+def counted(world: World) -> int:
+    path = world.folder / "work/counted"
+    return int(path.read_text()) if path.exists() else 0
+
+
+async def test_a_running_task_is_saved_and_goes_on_and_what_was_saved_is_restored_after_it_is_lost(world: World) -> None:
+    await world.starts_and_is_ready(COUNTS)
+    order = await world.save()
+    snapshot = await world.saved(order)
+    assert world.saving_stages(order) == ["frozen", "dumped", "stored"]
+    then = counted(world)
+    await until(lambda: counted(world) > then + 100)
+    assert (world.output(0), world.of(TaskExitedReport)) == ("ready\n", []), "it was told nothing"
+    [task] = world.agent.tasks.running()
+    await world.agent.context.runtimes["process"].kill(task.key)
+    await world.seen(TaskReleasedReport)
+    lost = counted(world)
+    await world.starts("print('started anew')", 1, snapshot)
+    await world.seen(TaskRestoredReport)
+    world.go()
+    assert (await world.seen(TaskExitedReport, 2)).exit_code == 0
+    assert 0 < int(world.output(1).split()[1]) < lost, "it went on from where it was saved"
+
+
+async def test_a_newer_one_stands_beside_the_older_until_that_is_discarded(world: World) -> None:
+    await world.starts_and_is_ready()
+    older, newer = await world.saved(await world.save()), await world.saved(await world.save())
+    assert len(world.images()) == 2
+    gone = (TaskSnapshot(job="job", attempt=0, task=0, sha256=older.sha256),)
+    await carry_out(world.agent, RemoveSnapshots(sender="admission", **world._common(), snapshots=gone))
+    await until(lambda: len(world.images()) == 1)
+    await world.evict()
+    await world.seen(TaskReleasedReport)
+    world.go()
+    await world.starts("print('started anew')", 1, newer)
+    assert (await world.seen(TaskExitedReport, 2)).exit_code == 0
+    assert world.output(1) == "went on 2\n"
+    await world.seen(TaskReleasedReport, 2)
+    assert world.images() == [], "all of its task were removed with its end"
+
+
+async def test_what_cannot_be_saved_while_it_runs_goes_on(world: World) -> None:
+    await world.starts_and_is_ready(HELD + WAITS)
+    order = await world.save()
+    await world.saved(order, "save_failed")
+    assert world.saving_stages(order) == ["frozen", "save_failed"]
+    assert world.why_not_saved().startswith("it has an open TCP connection")
+    assert world.images() == []
+    world.go()
+    assert (await world.seen(TaskExitedReport)).exit_code == 0
+
+
+async def test_a_full_disk_is_told_and_the_task_goes_on(world: World, tmp_path: Path) -> None:
+    disk = SmallDisk(tmp_path / "checkpoints", "4m")
+    try:
+        await world.starts_and_is_ready()
+        with disk.full():
+            await world.saved(await world.save(), "save_failed")
+        world.go()
+        assert (await world.seen(TaskExitedReport)).exit_code == 0
+    finally:
+        disk.close()
+    assert "No space left" in world.why_not_saved() or "disk is full" in world.why_not_saved()
+
+
+async def running_and_saving(world: World) -> int:
+    """In the middle of it: CRIU has written its state."""
+    world.criu = str(paused_criu(world.folder))
+    await world.agent_dies()
+    await world.agent_starts()
+    await world.starts_and_is_ready()
+    order = await world.save()
+    await until(lambda: (world.folder / "frozen").exists())
+    return order
+
+
+async def test_an_agent_that_dies_meanwhile_leaves_the_task_running_and_the_next_one_gives_the_snapshot_up(world: World) -> None:
+    order = await running_and_saving(world)
+    await world.agent_dies()
+    await world.agent_starts()
+    assert await world.save(again=True) == order
+    await world.saved(order, "save_failed")
+    assert world.why_not_saved() == "the node's agent was started anew"
+    goes_on(world)
+    await world.saved(await world.save())
+    assert len(world.images()) == 1, "what the first one has left was removed"
+    world.go()
+    assert (await world.seen(TaskExitedReport)).exit_code == 0
+
+
+async def test_an_order_that_is_repeated_is_carried_out_once(world: World) -> None:
+    order = await running_and_saving(world)
+    await world.save(again=True)
+    goes_on(world)
+    await world.saved(order)
+    await world.save(again=True)
+    assert world.saving_stages(order) == ["frozen", "dumped", "stored"]
+    assert len(world.images()) == 1
+
+
+async def test_a_killed_criu_ends_a_task_that_was_to_go_on(world: World) -> None:
+    order = await running_and_saving(world)
+    kill_criu(world.images()[0])
+    assert (await world.seen(TaskExitedReport)).exit_code == -9
+    assert world.saving_stages(order) == ["frozen", "save_failed"]
+
+
+async def test_an_eviction_meanwhile_saves_the_task_after_it(world: World) -> None:
+    order = await running_and_saving(world)
+    await world.evict()
+    goes_on(world)
+    snapshot = await world.stored()
+    assert world.stages() == ["noticed", "frozen", "dumped", "stored"]
+    assert "stored" in world.saving_stages(order)
+    world.go()
+    await world.starts("print('started anew')", 1, snapshot)
+    assert (await world.seen(TaskExitedReport, 2)).exit_code == 0
+    assert world.output(1) == "went on 2\n"

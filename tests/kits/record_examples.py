@@ -56,6 +56,8 @@ DATA: dict[str, dict[str, Any]] = {
     "JobPriorityClassChanged": {"request": REQUEST, "job": "train-7", "priority_class": "build"},
     "JobEvictionRequested": {"request": REQUEST, "job": "train-7", "reason": "noon"},
     "JobPaused": {"request": REQUEST, "job": "train-7", "reason": "bad data"},
+    "JobCheckpointRequested": {"request": REQUEST, "job": "train-7", "reason": "before the new script"},
+    "JobCheckpointDue": {"job": "train-7", "attempt": 1},
     "JobResumed": {"request": REQUEST, "job": "train-7"},
     "JobMigrationRequested": {"request": REQUEST, "job": "train-7", "node": "gpu-02", "reason": "noise"},
     "NodeDrained": {"request": REQUEST, "node": "gpu-01", "mode": "fast", "deadline": 60 * SECOND, "reason": "new driver"},
@@ -120,6 +122,14 @@ DATA: dict[str, dict[str, Any]] = {
     "TaskReleased": {**TASK, "after": [{"device": "G0", "memory_used": 0, "processes": 0}]},
     "TaskVanished": TASK,
     "EvictionStageReached": {**TASK, "stage": "term_sent", "elapsed": 2 * SECOND},
+    "SnapshotStageReached": {
+        **TASK,
+        "stage": "stored",
+        "elapsed": 2 * SECOND,
+        "driver": "criu",
+        "bytes": 1 << 30,
+        "sha256": "0" * 64,
+    },
     "TaskProgressed": {**TASK, "step": 130, "total_steps": 500, "checkpoint": CHECKPOINT, "checkpoint_age": 3 * SECOND},
     "TaskResumed": {**TASK, "attempt": 2, "step": 120, "from_attempt": 1, "skipped_checkpoints": 1, "steps_lost": 10},
     "TaskRestored": {
@@ -220,6 +230,8 @@ JobScaled: scale requested      train-7  6 tasks, at least 2 together
 JobPriorityClassChanged: class changed        train-7  to build
 JobEvictionRequested: eviction requested   train-7  noon
 JobPaused: job paused           train-7  bad data
+JobCheckpointRequested: save requested       train-7  by its nodes, while it runs: before the new script
+JobCheckpointDue: save due             train-7  its nodes save it while it runs
 JobResumed: job resumed          train-7  returns to the queue
 JobMigrationRequested: migration requested  train-7  to gpu-02: noise
 NodeDrained: node drained         gpu-01  no new placements, jobs are evicted now with the short grace, within 1m: new driver
@@ -255,6 +267,7 @@ TaskExited: task exited          train-7/0  on gpu-01, attempt 2, by signal 9 (S
 TaskReleased: task released        train-7/0  on gpu-01, 1 device verified free
 TaskVanished: task vanished        train-7/0  on gpu-01, unknown to its node; exit status unknown
 EvictionStageReached: eviction             train-7/0  TERM sent, on gpu-01, 2s after the notice
+SnapshotStageReached: snapshot             train-7/0  snapshot stored, on gpu-01, 1GiB by criu, 2s after it was ordered
 TaskProgressed: progress             train-7/0  on gpu-01, step 130 of 500, checkpoint of step 120, 256MiB in 1s, 3s ago
 TaskResumed: task resumed         train-7/0  on gpu-01, attempt 2, at step 120, saved by attempt 1, 10 steps lost, 1 damaged checkpoint skipped
 TaskRestored: task restored        train-7/0  on gpu-01, attempt 2, from the snapshot of attempt 1, 1GiB by criu, verified in 1s, restored in 2s

@@ -10,12 +10,13 @@ from bailiff_bus.messages.commands import (
     Evict,
     Fence,
     RecordRef,
+    SaveTasks,
     SnapshotRef,
     SnapshotStep,
     StartTask,
     TaskAssignment,
 )
-from bailiff_bus.messages.reports import EvictionStageReport, ReportBody, TaskReleasedReport
+from bailiff_bus.messages.reports import EvictionStageReport, ReportBody, SnapshotStageReport, TaskReleasedReport
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_devstack.simulated_node import SimulatedInventory
 from bailiff_node_agent.agent import Agent
@@ -92,6 +93,25 @@ class World:
     async def evict(self, attempt: int = 0, **about: Any) -> None:
         given = {"tasks": (0,), "grace": LONG, "term_after": LONG, "cause": "preemption", "save": "snapshot", **about}
         await carry_out(self.agent, Evict(sender="executor", **self._about(attempt), **given))
+
+    async def save(self, attempt: int = 0, *, again: bool = False, **about: Any) -> int:
+        """It is saved while it runs, by a new order or by the last one again, whose number is returned."""
+        self.seq -= again
+        command = {**self._about(attempt), "tasks": (0,), **about}
+        await carry_out(self.agent, SaveTasks(sender="executor", **command))
+        return self.seq
+
+    async def saved(self, order: int, last: str = "stored") -> SnapshotRef:
+        """The snapshot that was taken by this order, once that has come to its last stage."""
+        await until(lambda: last in self.saving_stages(order))
+        said = next(each for each in self.of(SnapshotStageReport) if (each.ordered_by, each.stage) == (order, last))
+        return SnapshotRef(attempt=said.attempt, driver=said.driver, sha256=said.sha256 or "0" * 64, bytes=said.bytes or 0)
+
+    def saving_stages(self, order: int) -> list[str]:
+        return [each.stage for each in self.of(SnapshotStageReport) if each.ordered_by == order]
+
+    def why_not_saved(self) -> str:
+        return str(self.of(SnapshotStageReport)[-1].reason)
 
     async def step(self, step: str, attempt: int = 0) -> None:
         """What the executor says to a task of a gang."""

@@ -78,6 +78,7 @@ class JobFields(TypedDict, total=False):
     on_eviction: str
     on_term: str
     checkpoint: str
+    checkpoint_every: Duration
     env: Mapping[str, Amount]
     secrets: Mapping[str, str]
     working_dir: str | Path

@@ -71,6 +71,7 @@ class Job(_Synchronous):
     explain = _blocking(aio.Job.explain)
     cancel = _blocking(aio.Job.cancel)
     pause = _blocking(aio.Job.pause)
+    checkpoint = _blocking(aio.Job.checkpoint)
     resume = _blocking(aio.Job.resume)
     evict = _blocking(aio.Job.evict)
     migrate = _blocking(aio.Job.migrate)

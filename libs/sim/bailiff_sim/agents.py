@@ -32,6 +32,7 @@ class Agents:
         self._state, self._progress_by_job, self._time = state, progress_by_job, time
         self._starting: dict[tuple[str, int, int], None] = {}
         self._notified: dict[tuple[str, int, int], None] = {}
+        self._saving: dict[tuple[str, int], None] = {}
         self._requested = self._proposed = 0
 
     def due_reports(self) -> Iterator[InputFact]:
@@ -54,6 +55,8 @@ class Agents:
         if state.starting:
             for name in list(state.starting):
                 yield from self._start(state.jobs[name])
+        for name in list(state.saving):
+            yield from self._save(state.jobs[name])
         if state.evicting:
             for entry in list(active_evictions(state)):
                 yield from self._evict(entry)
@@ -165,6 +168,29 @@ class Agents:
             if job is not None and task is not None and task.state == "exited":
                 yield facts.TaskReleased(**self._task_fields(job, task)), REPORTS
 
+    # --- snapshots while a job runs
+
+    def _save(self, job: Job) -> Iterator[InputFact]:
+        order = job.id, job.saving_seq or 0
+        if order in self._saving:
+            return
+        self._saving[order] = None
+        work = self._progress_by_job[job.id].done_by(self._time.now)
+        takes = self._saving_takes(job, job.tasks)
+        self._time.schedule(self._time.now + takes, self._saved, *order, work, takes)
+        for task in job.tasks:
+            yield facts.SnapshotStageReached(**self._saved_stage(job, task, "frozen", 0)), REPORTS
+
+    def _saved(self, name: str, order: int, work: int, took: int) -> Iterator[InputFact]:
+        job = self._state.jobs.get(name)
+        if job is None or job.saving_seq != order:
+            return
+        alive = [task for task in job.tasks if task.state in ALIVE and task.saving is not None]
+        if len(alive) == len(job.tasks):
+            self._progress_by_job[name].note_snapshot(work)
+        for task in alive:
+            yield facts.SnapshotStageReached(**self._saved_stage(job, task, "stored", took)), REPORTS
+
     # --- evictions
 
     def _evict(self, entry: ActiveEviction) -> Iterator[InputFact]:
@@ -214,12 +240,17 @@ class Agents:
         by_itself = mode == "auto" and self._progress_by_job[entry.job.id].outcome.save_time is not None
         if len(members) < len(entry.tasks) or mode not in ("snapshot", "auto") or by_itself or entry.job.phase == "starting":
             return None
+        takes = self._saving_takes(entry.job, members)
+        return takes if takes <= entry.eviction.grace else None
+
+    def _saving_takes(self, job: Job, members: list[Task]) -> int:
+        """How long its nodes take to save these tasks, µs."""
         takes = 0
         for number in {task.node: None for task in members}:
             driver = driver_of(self._state.nodes[number])
-            size = sum(entry.job.group(task.index).memory_bytes for task in members if task.node == number)
+            size = sum(job.group(task.index).memory_bytes for task in members if task.node == number)
             takes = max(takes, size * SECOND // ((driver.bytes_per_s if driver is not None else 0) or FASTEST))
-        return takes if takes <= entry.eviction.grace else None
+        return takes
 
     def _exit_evicted(self, name: str, decided: int, indices: list[int], code: int, after: int) -> Iterator[InputFact]:
         job, work = self._state.jobs.get(name), self._progress_by_job[name]
@@ -240,17 +271,17 @@ class Agents:
             work.save_snapshot()
             for stage in ("frozen", "dumped", "stored"):
                 for task in members:
-                    yield self._saved_stage(job, task, stage, after), REPORTS
+                    yield facts.EvictionStageReached(**self._saved_stage(job, task, stage, after)), REPORTS
         for task in members if code == KILLED else ():
             yield facts.EvictionStageReached(**self._task_fields(job, task), stage="kill_sent", elapsed=after), REPORTS
         yield from self._exit(job, members, -KILL if code == SAVED else code)
 
-    def _saved_stage(self, job: Job, task: Task, stage: str, after: int) -> facts.EvictionStageReached:
+    def _saved_stage(self, job: Job, task: Task, stage: str, after: int) -> dict[str, Any]:
         driver = driver_of(self._state.nodes[task.node])
         about = {**self._task_fields(job, task), "elapsed": after, "driver": driver.driver if driver is not None else None}
         size = {} if stage == "frozen" else {"bytes": job.group(task.index).memory_bytes}
         digest = {"sha256": NO_HASH} if stage == "stored" else {}
-        return facts.EvictionStageReached.model_validate({**about, "stage": stage, **size, **digest})
+        return {**about, "stage": stage, **size, **digest}
 
     def _task_fields(self, job: Job, task: Task) -> dict[str, Any]:
         return {"job": job.id, "attempt": job.attempt, "task": task.index, "node": self._state.nodes[task.node].name}

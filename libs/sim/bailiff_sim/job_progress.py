@@ -91,6 +91,10 @@ class JobProgress:
         """Marks all work done so far as in a snapshot."""
         self.safe = self.done
 
+    def note_snapshot(self, work: int) -> None:
+        """Marks so much work as in a snapshot that was taken while the job ran, µs."""
+        self.safe = max(self.safe, work)
+
     def lose_snapshot(self) -> None:
         """Counts the work that only the snapshot had as lost."""
         self.lost += self.safe - self.own

@@ -1,4 +1,5 @@
-"""Snapshots of jobs that end: the nodes that have stored them are told to remove them, however the job ends.
+"""Snapshots that nobody needs: the nodes that have stored them are told to remove them, once a newer one is on record, and
+when their job ends, however it does.
 
 What was stored is known from the records since this writer began; of before, the state has the newest of each job.
 """
@@ -7,10 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bailiff_bus.messages.commands import RemoveSnapshots, TaskSnapshot
+from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.records import Record
-from bailiff_core.records.decisions import JobEnded
-from bailiff_core.records.facts import EvictionStageReached, NodeJoined
+from bailiff_core.records.decisions import JobEnded, JobRequeued
+from bailiff_core.records.facts import EvictionStageReached, NodeJoined, SnapshotStageReached
 
 MOST_AT_ONCE = 500
 
@@ -35,6 +37,12 @@ class EndedSnapshots:
             case EvictionStageReached(job=job, stage="stored", sha256=str(sha256)) as stored:
                 kept = TaskSnapshot(job=job, attempt=stored.attempt, task=stored.task, sha256=sha256)
                 self._stored.setdefault(job, []).append((stored.node, kept))
+            case SnapshotStageReached(job=job, stage="stored", sha256=str(sha256)) as stored:
+                kept = TaskSnapshot(job=job, attempt=stored.attempt, task=stored.task, sha256=sha256)
+                self._stored.setdefault(job, []).append((stored.node, kept))
+                yield from self._replaced(state, job)
+            case SnapshotStageReached(job=job) | JobRequeued(job=job):
+                yield from self._replaced(state, job)
             case JobEnded(job=job):
                 for name, kept in self._stored.pop(job, ()):
                     self._due.setdefault(name, []).append(kept)
@@ -42,6 +50,19 @@ class EndedSnapshots:
             case NodeJoined():
                 for name in [*self._due]:
                     yield from self._commands(state, name)
+
+    def _replaced(self, state: PoolState, job: str) -> Iterator[RemoveSnapshots]:
+        """Those that the job's newest has replaced, or that were stored in vain because others of its gang were not."""
+        found = state.jobs.get(job)
+        if found is None or found.snapshot is None or found.saving_seq is not None or evictions_of(found):
+            return
+        newest = {part.sha256 for part in found.snapshot.tasks}
+        replaced = [each for each in self._stored.get(job, ()) if each[1].sha256 not in newest]
+        for each in replaced:
+            self._stored[job].remove(each)
+            self._due.setdefault(each[0], []).append(each[1])
+        for name in dict.fromkeys(name for name, _ in replaced):
+            yield from self._commands(state, name)
 
     def _commands(self, state: PoolState, name: str) -> Iterator[RemoveSnapshots]:
         node = _one_that_sees(state, state.nodes[state.node_numbers[name]])

@@ -18,7 +18,7 @@ from bailiff_service.metrics import Metrics
 from bailiff_service.pool_ownership import IDLE_WAIT_S
 from bailiff_service.signing import require_certificate
 
-from .pending_messages import pending_checkpoint_steps, pending_commands, pending_progress, pending_snapshot_steps
+from .pending_messages import pending_checkpoint_steps, pending_commands, pending_progress, pending_saves, pending_snapshot_steps
 
 RESEND_AFTER = 2_000_000
 MAX_WAIT = 0.5
@@ -54,7 +54,7 @@ class Executor:
         state, pool = self._projection.state, self._projection.pool
         pending: list[StartEviction | AbandonPreemption | CommandBody]
         pending = [*pending_progress(state), *pending_commands(state)]
-        pending += [*pending_checkpoint_steps(state), *pending_snapshot_steps(state)]
+        pending += [*pending_checkpoint_steps(state), *pending_snapshot_steps(state), *pending_saves(state)]
         boot, still, sent = self._clock_and_ids.boot(), {}, []
         for body in pending:
             key = body.model_dump_json()

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict, RecordRef, SnapshotStep
+from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict, RecordRef, SaveTasks, SnapshotStep
 from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_core.actions.fits_now import fits_without_evictions
 from bailiff_core.lifecycle.coordinated_checkpoint import common_step
 from bailiff_core.model.evictions import active_evictions, evictions_of
 from bailiff_core.model.grace import term_after
 from bailiff_core.model.job_spec import WORKLOAD_UID
-from bailiff_core.model.snapshots import restore_step, save_step, saved_by
+from bailiff_core.model.snapshots import is_saving_over, restore_step, save_step, saved_by, saving_step
 from bailiff_core.model.state import Eviction, Job, PoolState, Preemption, Task
 from bailiff_core.scheduling_snapshot import current_snapshot
 
@@ -122,6 +122,10 @@ def pending_snapshot_steps(state: PoolState) -> Iterator[SnapshotStep]:
         waiting = [task for task in frozen if not any(stage in task.stage_times for stage in DONE[step])]
         for node, tasks in _by_node(waiting):
             yield SnapshotStep(**_common(state, entry.job, node, begun), tasks=tasks, step=step)
+    for job in map(state.jobs.__getitem__, state.saving):
+        if job.saving_seq is not None and len(job.tasks) > 1 and (step := saving_step(job)):
+            for node, tasks in _by_node([task for task in _being_saved(job) if _stands_still(task)]):
+                yield SnapshotStep(**_common(state, job, node, job.saving_seq), tasks=tasks, step=step)
     for job in map(state.jobs.__getitem__, state.waiting):
         told = restore_step(job)
         if told == "":
@@ -130,6 +134,25 @@ def pending_snapshot_steps(state: PoolState) -> Iterator[SnapshotStep]:
         for seq in sorted({task.start_seq or 0 for task in waiting}):
             for node, tasks in _by_node([task for task in waiting if (task.start_seq or 0) == seq]):
                 yield SnapshotStep(**_common(state, job, node, seq), tasks=tasks, step=told)
+
+
+def pending_saves(state: PoolState) -> Iterator[SaveTasks]:
+    """Tasks to save while they run, until each is stored or has failed: the agent of one may have started anew meanwhile."""
+    for job in map(state.jobs.__getitem__, state.saving):
+        for node, tasks in _by_node(_being_saved(job)):
+            yield SaveTasks(**_common(state, job, node, job.saving_seq or 0), tasks=tasks, together=len(job.tasks) > 1)
+
+
+def _being_saved(job: Job) -> list[Task]:
+    """Those that are evicted are not saved on their way, or say so by themselves."""
+    alive = [task for task in job.tasks if task.state in ALIVE and task.eviction is None]
+    return [task for task in alive if not is_saving_over(task)] if job.eviction is None else []
+
+
+def _stands_still(task: Task) -> bool:
+    """As its gang is being saved while it runs."""
+    times = task.saving.stage_times if task.saving is not None else {}
+    return "frozen" in times and "dumped" not in times
 
 
 def _by_node(tasks: list[Task]) -> list[tuple[int, tuple[int, ...]]]:

@@ -23,6 +23,7 @@ from bailiff_bus.messages.commands import (
     Fence,
     JobCommand,
     RemoveSnapshots,
+    SaveTasks,
     SendInventory,
     SnapshotStep,
     StartTask,
@@ -100,7 +101,7 @@ class Agent:
         releaser = Releaser(context, tasks, quarantine, shares, scratch, reporter, background)
         exits = ExitHandler(tasks, messages, stages, releaser, reporter, background)
         self._starter = TaskStarter(context, tasks, quarantine, shares, scratch, exits, releaser, reporter, background)
-        saver = Saver(context, stages, clock_and_ids)
+        saver = Saver(context, stages, clock_and_ids, reporter)
         self._evictions = EvictionDriver(context, tasks, messages, stages, exits, reporter, background, clock_and_ids, saver)
         self._attachments = Attachments(context, tasks, reporter, attach_server or AttachServer(None))
         self._reporter, self._background, self._shares, self._quarantine = reporter, background, shares, quarantine
@@ -397,6 +398,8 @@ class Agent:
                 await self._start_encrypted(command, evidence)
             case Evict():
                 await self._evictions.evict(command, self._verdicts(command, dict.fromkeys(command.tasks, ()), evidence))
+            case SaveTasks():
+                self._evictions.save(command, self._verdicts(command, dict.fromkeys(command.tasks, ()), evidence))
             case CancelEviction():
                 await self._evictions.cancel(command, self._verdicts(command, dict.fromkeys(command.tasks, ()), evidence))
             case CheckpointAtStep():

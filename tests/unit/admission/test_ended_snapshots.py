@@ -99,3 +99,27 @@ def test_of_a_lost_node_another_with_the_same_folder_removes_them_or_the_node_wh
     assert told(observed(story, ended, 0)) == ([("n2", [FIRST])] if folder else [])
     joined(story, "n1", folder)
     assert told(observed(story, ended, since)) == ([] if folder else [("n1", [FIRST])])
+
+
+def saved_running(story: Story, sha256: str, stage: str = "stored") -> None:
+    """It is saved while it runs."""
+    story.cycle(facts.JobCheckpointRequested(request=story.request(), job="job"))
+    about = {**story.at("job", 0), "driver": "criu", "sha256": sha256 if stage == "stored" else None, "bytes": 1}
+    story.cycle(facts.SnapshotStageReached.model_validate({**about, "stage": stage}))
+
+
+def test_a_newer_one_that_is_on_record_replaces_the_older(story: Story) -> None:
+    ended = EndedSnapshots()
+    saved_running(story, FIRST)
+    assert told(observed(story, ended, 0)) == []
+    since = len(story.records)
+    saved_running(story, SECOND, "save_failed")
+    assert told(observed(story, ended, since)) == [], "one that fails replaces nothing"
+    since = len(story.records)
+    saved_running(story, SECOND)
+    assert told(observed(story, ended, since)) == [("n1", [FIRST])]
+    since = len(story.records)
+    story.cancel("job")
+    story.begin("job")
+    story.ends("job", -9)
+    assert told(observed(story, ended, since)) == [("n1", [SECOND])]

@@ -658,6 +658,7 @@ REQUESTS: dict[type[facts.Fact], dict[str, Any]] = {
     facts.JobEvictionRequested: JOB,
     facts.JobMigrationRequested: JOB,
     facts.JobPaused: JOB,
+    facts.JobCheckpointRequested: JOB,
     facts.JobResumed: JOB,
     facts.NodeDrained: NODE,
     facts.NodeUndrained: NODE,

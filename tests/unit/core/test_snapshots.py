@@ -10,18 +10,19 @@ from bailiff.doctor.checks import snapshot_checks
 from bailiff.render.serializers.nodes import node_rows
 from bailiff_admission.pending_commands import start_command
 from bailiff_admission.request_handlers.reports import facts_of_report
-from bailiff_bus.messages.commands import Evict, SnapshotRef
-from bailiff_bus.messages.reports import TaskRestoredReport, TaskRestoreFailedReport, TaskStartedReport
+from bailiff_bus.messages.commands import Evict, SaveTasks, SnapshotRef
+from bailiff_bus.messages.reports import SnapshotStageReport, TaskRestoredReport, TaskRestoreFailedReport, TaskStartedReport
 from bailiff_core.admission import PERMITTED, Context, Rejected, admit
 from bailiff_core.explain import explain_job
 from bailiff_core.fold import apply
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.model.policy import SnapshotRules
 from bailiff_core.model.snapshots import checkpointing
 from bailiff_core.model.state import PoolState
 from bailiff_core.model.work_lost import NO_LOSS, Loss, loss_now
 from bailiff_core.records import facts
-from bailiff_eviction_executor.pending_messages import pending_commands, pending_snapshot_steps
+from bailiff_eviction_executor.pending_messages import pending_commands, pending_saves, pending_snapshot_steps
 from bailiff_log.accounting_rows import Accounting
 from bailiff_service.pool_metrics import pool_samples
 
@@ -554,3 +555,245 @@ def test_what_was_measured_is_called_so_once_the_job_is_gone() -> None:
 
     choice = VictimChoice(job="gone", attempt=1, priority=50, gpus=1, lost_gpu_ms=5000, measured=True)
     assert victim_loss(PoolState(), choice) == Loss(0, 0, 5000)
+
+
+# --- while it runs
+
+
+def ask(story: Story, job: str = "job") -> facts.JobCheckpointRequested | Rejected:
+    body = facts.CheckpointJob(job=job, reason="before the new script")
+    found = admit(Context(story.state, PERMITTED, story.request()), body)
+    assert isinstance(found, facts.JobCheckpointRequested | Rejected)
+    return found
+
+
+def order(story: Story, job: str = "job") -> list[SaveTasks]:
+    """Somebody has it saved while it runs. Returns the commands to its nodes."""
+    asked = ask(story, job)
+    assert isinstance(asked, facts.JobCheckpointRequested), asked
+    story.cycle(asked)
+    return [*pending_saves(story.state)]
+
+
+def report(story: Story, name: str, task: int = 0, *, job: str = "job", seq: int | None = None, **fields: Any) -> bool:
+    """Its node reports a stage of that. Returns whether it is recorded."""
+    about = {**story.at(job, task), "number": 9, "ordered_by": seq or story.job(job).saving_seq, "driver": "criu"}
+    about["incarnation"] = story.state.nodes[story.state.node_numbers[about["node"]]].incarnation
+    found = facts_of_report(story.state, SnapshotStageReport.model_validate({**about, "stage": name, **fields}))
+    assert not isinstance(found, Rejected)
+    if found:
+        story.cycle(*found)
+    return bool(found)
+
+
+def stored_running(story: Story, sha256: str = MANIFEST) -> None:
+    for name, fields in (("frozen", {}), ("dumped", {"bytes": 2**30}), ("stored", {"bytes": 2**30, "sha256": sha256})):
+        assert report(story, name, **fields)
+
+
+def test_a_running_job_is_saved_on_request_and_only_what_came_after_it_is_lost_with_its_node(story: Story) -> None:
+    (command,) = order(story)
+    assert (command.node, command.tasks, command.together, command.ordered_by.seq) == ("n1", (0,), False, story.state.seq)
+    stored_running(story)
+    assert [*pending_saves(story.state)] == []
+    assert story.job("job").phase == "running"
+    kept = story.job("job").snapshot
+    assert kept is not None
+    assert (kept.attempt, kept.work_gpu_ms) == (1, pytest.approx(WORK, abs=10_000))
+    story.time += MINUTE
+    story.lost("n1")
+    requeued = next(iter(story.decisions("JobRequeued")))
+    assert requeued.lost_gpu_ms == pytest.approx(2 * GPUS * 60_000, abs=40_000), "a minute of work, and its restart"
+    assert story.state.nodes[story.job("job").tasks[0].node].name == "n2"
+    assert restore_of(story) == SnapshotRef(attempt=1, driver="criu", sha256=MANIFEST, bytes=2**30)
+    story.started("job")
+    story.cycle(*facts_of_report(story.state, of_snapshot(story, TaskRestoredReport, bytes=2**30)))
+    assert story.job("job").tasks[0].restored
+    story.holds()
+
+
+def test_an_eviction_after_it_saves_all_of_the_work_once(story: Story) -> None:
+    order(story)
+    stored_running(story, digest("first"))
+    story.time += 10 * MINUTE
+    evict(story, "job")
+    save(story, "job")
+    kept = story.job("job").snapshot
+    assert kept is not None
+    assert (kept.tasks[0].sha256, kept.work_gpu_ms) == (MANIFEST, pytest.approx(2 * WORK, abs=20_000))
+    story.holds()
+
+
+def test_a_job_whose_eviction_cannot_save_it_loses_only_what_came_after_its_last_snapshot(story: Story) -> None:
+    order(story)
+    stored_running(story)
+    story.time += MINUTE
+    evict(story, "job")
+    stage(story, "job", "frozen", driver="criu")
+    stage(story, "job", "save_failed", driver="criu", reason="it has a socket to elsewhere")
+    story.ends("job", -15)
+    assert next(iter(story.decisions("JobRequeued"))).lost_gpu_ms == pytest.approx(2 * GPUS * 60_000, abs=40_000)
+    assert restore_of(story) is not None
+
+
+def test_one_that_fails_is_told_and_changes_nothing(story: Story) -> None:
+    order(story)
+    before = loss_now(story.state, story.job("job"), 1000 * GPUS)
+    assert report(story, "frozen")
+    assert report(story, "save_failed", reason="it has an open TCP connection")
+    job = story.job("job")
+    assert (job.phase, job.snapshot, job.saving_seq) == ("running", None, None)
+    assert loss_now(story.state, job, 1000 * GPUS) == before
+    assert order(story), "it can be tried again"
+
+
+def test_reports_of_an_earlier_order_and_repeats_say_nothing(story: Story) -> None:
+    order(story)
+    first = story.job("job").saving_seq
+    assert report(story, "frozen")
+    assert not report(story, "frozen")
+    assert report(story, "save_failed", reason="the disk is full")
+    assert not report(story, "stored", seq=first, bytes=1, sha256=MANIFEST), "it is over"
+    order(story)
+    assert not report(story, "stored", seq=first, bytes=1, sha256=MANIFEST)
+    assert not report(story, "noticed"), "no stage of a snapshot"
+    assert story.job("job").snapshot is None
+
+
+def test_who_cannot_be_saved_while_it_runs_is_refused(story: Story) -> None:
+    story.submit("waits", gpus=2 * GPUS)
+    story.runs("own", gpus=1, checkpoint="job")
+    order(story)
+    found = {name: ask(story, name) for name in ("job", "waits", "own")}
+    said = {name: (each.code, each.reason) for name, each in found.items() if isinstance(each, Rejected)}
+    assert said["job"] == ("being-saved", f"job is being saved already, since #{story.job('job').saving_seq}")
+    assert said["waits"][0] == "not-running"
+    why = "own cannot be saved: its checkpoint is neither snapshot nor auto, so no node was to save it"
+    assert said["own"] == ("cannot-save", why)
+
+
+def test_a_node_that_saves_nothing_is_named() -> None:
+    story = Story()
+    node(story, "n1", offer("no privilege"))
+    story.runs("job", gpus=GPUS, checkpoint="snapshot")
+    found = ask(story)
+    assert isinstance(found, Rejected)
+    assert (found.code, found.reason) == ("cannot-save", "job cannot be saved: n1 saves no tasks")
+
+
+def intervals(**rules: Any) -> Story:
+    story = Story(rules=policy(snapshots=SnapshotRules(**rules)))
+    node(story, "n1", offer())
+    node(story, "n2", offer())
+    return story
+
+
+def due(story: Story) -> list[str]:
+    return [each.job for each in story.decisions("JobCheckpointDue")]
+
+
+def test_a_job_is_saved_as_often_as_it_says_and_the_policy_allows() -> None:
+    story = intervals(min_interval=20 * MINUTE)
+    story.runs("job", gpus=GPUS, checkpoint="snapshot", checkpoint_every=5 * MINUTE)
+    story.runs("never", gpus=GPUS, checkpoint="snapshot")
+    story.wait(19 * MINUTE)
+    assert due(story) == []
+    story.wait(2 * MINUTE)
+    assert due(story) == ["job"], "at the policy's interval"
+    story.wait(60 * MINUTE)
+    assert due(story) == ["job"], "not again while it is being saved"
+    stored_running(story)
+    assert due(story) == ["job", "job"]
+    report(story, "save_failed", reason="the disk is full")
+    story.wait(19 * MINUTE)
+    assert due(story) == ["job", "job"], "one that fails is tried again at the next interval"
+    story.wait(2 * MINUTE)
+    assert due(story) == ["job", "job", "job"]
+    story.holds()
+
+
+def test_not_all_jobs_are_saved_at_once() -> None:
+    story = intervals(at_once=2)
+    for name in ("a", "b", "c", "d"):
+        story.runs(name, gpus=1, checkpoint="auto", checkpoint_every=20 * MINUTE)
+    story.wait(30 * MINUTE)
+    assert due(story) == ["a", "b"]
+    report(story, "save_failed", job="b", reason="io_uring")
+    assert due(story) == ["a", "b", "c"], "one at a time takes the place of another"
+    story.holds()
+
+
+def test_an_interval_without_a_node_that_saves_is_refused(story: Story) -> None:
+    spec = JobSpec(command="true")
+    for mode, accepted in (("snapshot", True), ("auto", True), ("job", False), (None, False)):
+        demand = JobDemand(job="new", tasks=(TaskGroup(count=1, gpu_milli=1000),), checkpoint=mode, checkpoint_every=MINUTE)
+        found = admit(Context(story.state, PERMITTED, story.request()), facts.SubmitJob(demand=demand, spec=spec))
+        assert isinstance(found, Rejected) != accepted
+        assert accepted or (isinstance(found, Rejected) and found.code == "no-snapshot")
+
+
+@pytest.fixture
+def running_gang() -> Story:
+    """A gang of two, one task on each of two nodes, is saved while it runs."""
+    story = Story()
+    node(story, "n1", offer())
+    node(story, "n2", offer())
+    story.runs("job", gpus=GPUS, tasks=2, checkpoint="snapshot")
+    story.time += 10 * MINUTE
+    assert all(command.together for command in order(story))
+    return story
+
+
+def test_a_gang_is_dumped_once_all_of_it_is_frozen_and_kept_once_all_of_it_is_stored(running_gang: Story) -> None:
+    report(running_gang, "frozen", 0)
+    assert told(running_gang) == []
+    report(running_gang, "frozen", 1)
+    assert told(running_gang) == [("dump", (0,)), ("dump", (1,))]
+    report(running_gang, "dumped", 0)
+    report(running_gang, "stored", 0, bytes=1, sha256=MANIFEST)
+    assert told(running_gang) == [("dump", (1,))]
+    assert running_gang.job("job").snapshot is None
+    report(running_gang, "stored", 1, bytes=1, sha256=digest("other"))
+    kept = running_gang.job("job").snapshot
+    assert kept is not None
+    assert [each.sha256 for each in kept.tasks] == [MANIFEST, digest("other")]
+    running_gang.holds()
+
+
+@pytest.mark.parametrize("how", ["fails", "exits"])
+def test_a_gang_of_which_one_task_is_not_saved_keeps_its_older_snapshot(running_gang: Story, how: str) -> None:
+    for task, sha256 in ((0, digest("old-0")), (1, digest("old-1"))):
+        report(running_gang, "frozen", task)
+        report(running_gang, "stored", task, bytes=1, sha256=sha256)
+    older = running_gang.job("job").snapshot
+    order(running_gang)
+    report(running_gang, "frozen", 0)
+    if how == "fails":
+        report(running_gang, "save_failed", 1, reason="io_uring")
+    else:
+        running_gang.cycle(facts.TaskExited(**running_gang.at("job", 1), exit_code=0))
+    assert told(running_gang) == [("thaw", (0,))]
+    report(running_gang, "save_failed", 0, reason="another task of its gang is not saved")
+    job = running_gang.job("job")
+    assert (job.saving_seq, job.snapshot) == (None, older)
+
+
+def test_what_is_evicted_meanwhile_is_not_told_to_be_saved_any_more(story: Story) -> None:
+    order(story)
+    evict(story, "job")
+    assert [*pending_saves(story.state)] == []
+    assert report(story, "save_failed", reason="it ends")
+    save(story, "job")
+    assert story.job("job").saving_seq is None
+    story.holds()
+
+
+def test_a_lost_attempt_takes_its_order_along(story: Story) -> None:
+    order(story)
+    report(story, "frozen")
+    story.lost("n1")
+    job = story.job("job")
+    assert (job.saving_seq, [*story.state.saving], job.attempt) == (None, [], 2)
+    story.started("job")
+    assert order(story)
+    story.holds()

@@ -88,7 +88,7 @@ def _snapshots(folder: Path) -> None:
     for call in (
         lambda: verified(folder / "ck", 1, 0, "0" * 64),
         lambda: discard_image(folder / "ck", 1, 0, "0" * 64),
-        lambda: remove_images(folder / "ck", 0, lambda _: True),
+        lambda: remove_images(folder / "ck", 0, lambda *_: True),
         lambda: make_image(folder / "ck", 1, 0),
     ):
         with suppress(OSError, BadImage):

@@ -142,6 +142,17 @@ class Evict(JobCommand):
     together: bool = False
 
 
+class SaveTasks(JobCommand):
+    """Save these running tasks, which go on; `ordered_by` is what their reports name.
+
+    together: all tasks of a gang are saved: each waits for `SnapshotStep` once it is frozen.
+    """
+
+    SENDERS: ClassVar[tuple[Sender, ...]] = ("executor",)
+    tasks: tuple[Count, ...]
+    together: bool = False
+
+
 class CheckpointAtStep(JobCommand):
     """All tasks of the evicted gang save a checkpoint at this step. agreed: all ranks have confirmed the step."""
 

@@ -189,6 +189,10 @@ class EvictionStageReport(TaskReport, Stage):
     """The eviction of the task reached this stage."""
 
 
+class SnapshotStageReport(TaskReport, Stage):
+    """A snapshot of the task, which goes on, reached this stage. ordered_by: seq of the record that ordered the snapshot."""
+
+
 class TaskProgressReport(TaskReport):
     """Progress as reported by the task, at most once in a few seconds; `step_rate_milli`: steps per 1,000 s.
 

@@ -12,7 +12,16 @@ from bailiff.client.errors import InvalidRequest, JobRejected, Timeout
 from bailiff.client.job_failure import job_failure
 from bailiff.fields import Times
 from bailiff.results import Accepted, Event, Explanation, JobStatus, LogLine
-from bailiff_core.records.job_requests import CancelJob, EvictJob, MigrateJob, PauseJob, ResumeJob, ScaleJob, SetPriorityClass
+from bailiff_core.records.job_requests import (
+    CancelJob,
+    CheckpointJob,
+    EvictJob,
+    MigrateJob,
+    PauseJob,
+    ResumeJob,
+    ScaleJob,
+    SetPriorityClass,
+)
 
 from . import convert
 from .access import Access, translated
@@ -155,6 +164,10 @@ class Job:
     async def pause(self, reason: str = "") -> Accepted:
         """Suspends it until it is resumed; if it runs, it saves a checkpoint first."""
         return await self._request(PauseJob(job=self.name, reason=reason))
+
+    async def checkpoint(self, reason: str = "") -> Accepted:
+        """Has its nodes save it while it runs; it goes on. What came of it is in its history."""
+        return await self._request(CheckpointJob(job=self.name, reason=reason))
 
     async def resume(self, reason: str = "") -> Accepted:
         """Returns it to the queue; it continues from its last checkpoint."""

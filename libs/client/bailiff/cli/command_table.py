@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "set-priority-class": CommandEntry("requests", JOBS, "Change the priority class of a pending job."),
     "evict": CommandEntry("requests", JOBS, "Evict jobs; they return to the queue at their old position."),
     "pause": CommandEntry("requests", JOBS, "Suspend jobs until they are resumed."),
+    "checkpoint": CommandEntry("requests", JOBS, "Save running jobs by their nodes; they go on."),
     "resume": CommandEntry("requests", JOBS, "Resume paused jobs from their last checkpoints."),
     "migrate": CommandEntry("migrate", JOBS, "Move a running job to other nodes."),
     "nodes": CommandEntry("pool", MACHINES, "List nodes, their free resources and the jobs on each GPU."),

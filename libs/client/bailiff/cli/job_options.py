@@ -81,6 +81,9 @@ class JobOptions:
         str | None,
         typer.Option(help="Who saves its work in an eviction: job, snapshot (its node), auto, none. Default: that of its class."),
     ] = None
+    checkpoint_every: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How often its nodes save it while it runs, as in 30m. Default: never.")
+    ] = None
     on_eviction: Annotated[str | None, typer.Option(help="requeue (default) or end.")] = None
     on_term: Annotated[
         str | None, typer.Option(help="What exit code 0 after an eviction notice means: restart (default) or finish.")

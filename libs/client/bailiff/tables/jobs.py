@@ -65,6 +65,8 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
         facts.add_row("run time limit", duration_text(request["run_time_limit"]))
     if "checkpoint" in request:
         facts.add_row("checkpoint", request["checkpoint"])
+    if "checkpoint_every" in request:
+        facts.add_row("checkpoint every", duration_text(request["checkpoint_every"]))
     if "topology" in request:
         rule = request["topology"]
         kinds = [f"{kind} {rule[kind]}" for kind in ("required", "preferred") if kind in rule]

@@ -4,11 +4,13 @@ from bailiff_core.actions.migrate import place_elsewhere
 from bailiff_core.fold.attachments import live_attachments
 from bailiff_core.fold.operator_requests import holds_of
 from bailiff_core.humanize import count_text
+from bailiff_core.model.snapshots import why_not_saved
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import surplus_problem
 from bailiff_core.records.facts import (
     AttachJob,
     CancelJob,
+    CheckpointJob,
     EvictJob,
     MigrateJob,
     PauseJob,
@@ -118,6 +120,19 @@ def pause(context: Context, job: Job, body: PauseJob) -> Fact | Rejected:
     if hold in job.holds:
         return Rejected("already-paused", f"{job.id} is paused already, since #{job.holds[hold][0]}", job.id)
     return context.record(body)
+
+
+@admits_job(CheckpointJob)
+def checkpoint(context: Context, job: Job, body: CheckpointJob) -> Fact | Rejected:
+    """A running job that its nodes can save."""
+    if job.cancelled:
+        return _cancelled(job)
+    if job.phase != "running":
+        return Rejected("not-running", f"{job.id} is {job.phase}: only a running job can be saved", job.id)
+    if job.saving_seq is not None:
+        return Rejected("being-saved", f"{job.id} is being saved already, since #{job.saving_seq}", job.id)
+    why_not = why_not_saved(context.state, job)
+    return Rejected("cannot-save", f"{job.id} cannot be saved: {why_not}", job.id) if why_not else context.record(body)
 
 
 @admits_job(ResumeJob)

@@ -8,6 +8,7 @@ PRESENT = ("starting", "running", "exited")
 OF_TASKS = (
     *(facts.TaskStarted, facts.TaskStartRefused, facts.TaskProgressed, facts.TaskResumed, facts.TaskExited, facts.TaskReleased),
     *(facts.TaskVanished, facts.TaskIdle, facts.ShareExceeded, facts.EvictionStageReached),
+    facts.SnapshotStageReached,
     *(facts.TaskRestored, facts.TaskRestoreFailed),
     *(facts.TaskEvictionCancelled, facts.TaskCancelEvictionRefused),
     facts.AttachGranted,

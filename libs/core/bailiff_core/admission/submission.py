@@ -9,7 +9,7 @@ from bailiff_core.model.document import sort_by_name
 from bailiff_core.model.gpu_shares import shares_devices
 from bailiff_core.model.job_spec import EVERY_NODE_RUNTIMES, TERMINAL_RUNTIMES, JobSpec, runtime_label, sharing_label
 from bailiff_core.model.policy import Policy, PriorityClass
-from bailiff_core.model.snapshots import not_saved
+from bailiff_core.model.snapshots import BY_NODE, not_saved
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import next_unit, sub_group_problem, too_many_levels, too_much_surplus
 from bailiff_core.placement.feasibility import could_ever_fit
@@ -46,6 +46,8 @@ def submit(context: Context, body: SubmitJob) -> Fact | Rejected:
     unsaved = not_saved(demand) or not_saved_spec(spec)
     if demand.checkpoint == "snapshot" and unsaved:
         return Rejected("no-snapshot", f"checkpoint: no node saves this job, because {unsaved}: choose auto, job or none", job)
+    if demand.checkpoint_every is not None and (demand.checkpoint or owner.priority_class.checkpoint) not in BY_NODE:
+        return Rejected("no-snapshot", "checkpoint_every: no node saves this job: set checkpoint to snapshot or auto", job)
     runtime = spec.runtime
     if runtime not in EVERY_NODE_RUNTIMES:
         missing = _no_node_with(state, demand, spec)

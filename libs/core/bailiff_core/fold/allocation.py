@@ -128,7 +128,7 @@ def set_phase(state: PoolState, job: Job, phase: JobPhase) -> None:
 
 
 def reindex(state: PoolState, job: Job) -> None:
-    """Updates queue, active, reserved, starting, waiting, evicting and backfilled after a change of the job's tasks."""
+    """Updates queue, active, reserved, starting, waiting, saving, evicting and backfilled after a change of the job's tasks."""
     state.indices.changed_times[job.id] = state.indices.changed_ends[job.id] = None
     reserved = starting = waiting = partial = False
     for task in job.tasks:
@@ -142,6 +142,7 @@ def reindex(state: PoolState, job: Job) -> None:
     _keep(state.reserved, job, reserved)
     _keep(state.starting, job, starting and job.phase in ("starting", "running"))
     _keep(state.waiting, job, waiting and active)
+    _keep(state.saving, job, job.saving_seq is not None and active)
     _keep(state.evicting, job, partial or job.eviction is not None)
     needed, queued = needs_placement(job), job.id in state.indices.queued
     if needed and not queued:

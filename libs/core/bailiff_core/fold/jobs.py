@@ -29,7 +29,7 @@ from .outcome import NEVER_STARTED, Outcome, attempt_outcome
 from .pending_queue import enqueue
 from .registry import folds
 from .selection import close_requests_of
-from .snapshots import note_restores
+from .snapshots import forget_saving, note_restores
 
 GROWTH_BACKOFF = 16_000_000  # µs
 NOT_EVICTED = ("failed", "lost", "yielded")
@@ -128,6 +128,7 @@ def start_attempt(
     job.reserved_until = expires
     job.backfilled = backfilled
     job.last_start = job.stale_since = None
+    forget_saving(job)
     job.assigned_at = None if reserved else state.now
     with changing(state, job):
         job.tasks = tasks_of(state, job, placement, reserved)
@@ -182,6 +183,7 @@ def requeue(state: PoolState, job: Job, why: str) -> None:
         job.eviction = None
     job.reserved_until = job.operator_request = job.grace_limit = None
     job.restart_cause = ""
+    forget_saving(job)
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True
     set_phase(state, job, "pending" if job.paused_seq is None else "paused")
@@ -274,6 +276,7 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
         job.eviction = None
     job.reserved_until = job.stale_since = job.operator_request = job.paused_seq = job.snapshot = None
     job.holds = {}
+    forget_saving(job)
     state.indices.retry_unschedulable = True
     close_requests_of(state, job.id)
     forget_displacements(state, job.id)

@@ -78,6 +78,12 @@ def no_change(state: PoolState, fact: Fact) -> None:
 for _kind in (facts.ClockAdvanced, facts.InputsAdvanced, facts.StateDigest, facts.InputsLost, facts.NodeRefused):
     folds(_kind)(no_change)
 
+MOMENTS = (
+    *("last_start", "last_eviction", "last_checkpoint", "saving_since", "saved_until"),
+    *("stale_since", "reservation_until", "assigned_at"),
+)
+"""Times of a job, which may be None."""
+
 
 @folds(facts.ClockStepped)
 def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
@@ -91,7 +97,7 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
         job.next_request_at += fact.jump if job.next_request_at else 0
         if job.reserved_until is not None:
             job.reserved_until += fact.jump
-        for name in ("last_start", "last_eviction", "last_checkpoint", "stale_since", "reservation_until", "assigned_at"):
+        for name in MOMENTS:
             if getattr(job, name) is not None:
                 setattr(job, name, getattr(job, name) + fact.jump)
         job.eviction_times = [at + fact.jump for at in job.eviction_times]
@@ -103,6 +109,8 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
                 eviction.started_at += fact.jump
         for task in job.tasks:
             task.stage_times = {stage: at + fact.jump for stage, at in task.stage_times.items()}
+            if task.saving is not None:
+                task.saving.stage_times = {stage: at + fact.jump for stage, at in task.saving.stage_times.items()}
             task.checkpoint_at = None if task.checkpoint_at is None else task.checkpoint_at + fact.jump
     state.indices.timers = state.indices.completion_order = None
     state.indices.changed_jobs.update(dict.fromkeys(state.active))  # their expected completion moved, too

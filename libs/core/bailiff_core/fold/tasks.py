@@ -9,7 +9,7 @@ from .chosen_devices import move_to_chosen
 from .failed_starts import note_never_again
 from .gang import is_done, note_stale
 from .registry import folds
-from .snapshots import note_restored, note_stored, note_unsaved
+from .snapshots import note_restored, note_stored, note_unsaved, settle_saving, stored_snapshot
 
 
 def _task_of(state: PoolState, fact: facts.TaskFact) -> tuple[Job, Task]:
@@ -143,6 +143,7 @@ def _takes_along(job: Job, told: Task, other: Task) -> bool:
 
 def _after_loss(state: PoolState, job: Job) -> None:
     state.indices.retry_unschedulable = True
+    settle_saving(state, job)
     note_stale(state, job)
     reindex(state, job)
     complete_cancellation(state, job)
@@ -174,6 +175,18 @@ def eviction_stage_reached(state: PoolState, fact: facts.EvictionStageReached) -
     elif fact.stage == "save_failed":
         task.saved = None
         note_unsaved(state, job)
+
+
+@folds(facts.SnapshotStageReached)
+def snapshot_stage_reached(state: PoolState, fact: facts.SnapshotStageReached) -> None:
+    """A stage of the snapshot of the task, which goes on, was reached."""
+    job, task = _task_of(state, fact)
+    if task.saving is None:
+        raise ValueError(f"task {task.index} of {job.id} is not being saved")
+    task.saving.stage_times[fact.stage] = state.now
+    if fact.stage == "stored":
+        task.saving.stored = stored_snapshot(state, task, fact)
+    settle_saving(state, job)
 
 
 @folds(facts.TaskProgressed)

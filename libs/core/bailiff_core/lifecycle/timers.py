@@ -11,7 +11,7 @@ from bailiff_core.model.sorted_jobs import Key, SortedJobs
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.queue import ageing, preemption_delay, schedule_timeout, share_turn
 
-from . import idle_since, stale_grace
+from . import idle_since, snapshot_interval, stale_grace
 
 
 def _backoff_end(state: PoolState, job: Job) -> int | None:  # noqa: ARG001
@@ -34,6 +34,7 @@ DUE: dict[str, Callable[[PoolState, Job], int | None]] = {
     stale_grace.NAME: stale_grace.due,
     preemption_delay.NAME: preemption_delay.due,
     idle_since.NAME: idle_since.due,
+    snapshot_interval.NAME: snapshot_interval.due,
     share_turn.NAME: share_turn.due,
     "backoff": _backoff_end,
     "next-request": _next_request,

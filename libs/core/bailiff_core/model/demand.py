@@ -108,6 +108,7 @@ class JobDemand(Document):
         checkpoint: Who saves its work in an eviction. `job`: it saves checkpoints itself; `snapshot`: the node saves the task, at
             once; `auto`: the node does if the job has not acknowledged the notice when TERM is due; `none`: nobody does, and TERM
             is sent at once. Omitted: as its class says.
+        checkpoint_every: How often its nodes save it while it runs, at most as often as the policy allows; omitted: never.
     """
 
     job: JobName
@@ -138,6 +139,7 @@ class JobDemand(Document):
     after: Annotated[tuple[Dependency, ...], Field(max_length=100)] = ()
     ports: Annotated[tuple[Port, ...], Field(max_length=8)] = ()
     checkpoint: Checkpointing | None = None
+    checkpoint_every: Annotated[Duration, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
     def _gang_is_countable(self) -> "JobDemand":

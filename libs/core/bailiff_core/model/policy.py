@@ -387,6 +387,18 @@ class RetentionRules(Document):
     job_specs: Duration = 604_800_000_000
 
 
+class SnapshotRules(Document):
+    """Snapshots of running jobs at intervals (job field `checkpoint_every`).
+
+    Attributes:
+        min_interval: The shortest interval; a shorter one of a job counts as this.
+        at_once: The most jobs that are being saved at a time; the others wait.
+    """
+
+    min_interval: Duration = 600_000_000
+    at_once: Annotated[Integer, Field(ge=0, le=1000)] = 2
+
+
 class KubernetesRules(Document):
     """Rules for workloads of Kubernetes.
 
@@ -421,6 +433,7 @@ class Policy(Document):
     retention: RetentionRules = RetentionRules()
     identity: IdentityRules = IdentityRules()
     kubernetes: KubernetesRules = KubernetesRules()
+    snapshots: SnapshotRules = SnapshotRules()
     max_rejections_per_minute: Count = 60
     limits: LimitRules = LimitRules()
     projects: Annotated[tuple[Project, ...], Field(max_length=10_000)] = ()

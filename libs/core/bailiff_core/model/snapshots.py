@@ -18,13 +18,15 @@ from .state import Job, Node, PoolState, StoredSnapshot, Task
 SaveStep = Literal["", "dump", "end", "thaw"]
 RestoreStep = Literal["", "continue", "anew"]
 EXITED = ("exited", "released")
+SAVE_STAGES = ("frozen", "dumped", "stored", "save_failed")
+BY_NODE: tuple[Checkpointing, ...] = ("snapshot", "auto")
 
 
 def checkpointing(policy: Policy, job: Job) -> Checkpointing:
     """Returns who saves the job's work: what it says, else its class; the job itself where no node could do it."""
     entry = policy.find_class(job.class_name)
     stated = job.demand.checkpoint or (entry.checkpoint if entry is not None else "job")
-    return "job" if stated in ("snapshot", "auto") and not_saved(job.demand) else stated
+    return "job" if stated in BY_NODE and not_saved(job.demand) else stated
 
 
 def not_saved(demand: JobDemand) -> str:
@@ -44,7 +46,7 @@ def is_saved_by_node(state: PoolState, job: Job) -> bool:
 
     Not a job of which a part may be evicted: no node saves a part.
     """
-    if job.unsaved_seq is not None or checkpointing(state.rules, job) not in ("snapshot", "auto"):
+    if job.unsaved_seq is not None or checkpointing(state.rules, job) not in BY_NODE:
         return False
     if job.minimum < job.size:
         return False
@@ -64,6 +66,33 @@ def saved_by(state: PoolState, entry: ActiveEviction) -> Checkpointing:
     able = not entry.part and all(driver_of(state.nodes[task.node]) is not None for task in entry.tasks)
     able = able and not any(task.waits for task in entry.tasks)
     return stated if comes_back and able and not entry.eviction.stuck else "job"
+
+
+def why_not_saved(state: PoolState, job: Job) -> str:
+    """Returns why its nodes cannot save the job while it runs; empty: it can be tried."""
+    if checkpointing(state.rules, job) not in BY_NODE:
+        return "its checkpoint is neither snapshot nor auto, so no node was to save it"
+    if job.phase != "running" or any(task.state != "running" or task.eviction or task.waits for task in job.tasks):
+        return "not all of its tasks run"
+    unable = next((node for task in job.tasks if driver_of(node := state.nodes[task.node]) is None), None)
+    return "" if unable is None else f"{unable.name} saves no tasks"
+
+
+def is_saving_over(task: Task) -> bool:
+    """Whether nothing is to be awaited of the task's snapshot while it runs: it is there, failed, or was never ordered."""
+    done = task.saving is None or any(stage in task.saving.stage_times for stage in ("stored", "save_failed"))
+    return done or task.state in EXITED
+
+
+def saving_step(job: Job) -> SaveStep:
+    """Returns what the tasks of a gang do next that is saved while it runs; empty: those that are frozen wait for the others."""
+    if any(_has_no_snapshot(task) for task in job.tasks):
+        return "thaw"
+    return "dump" if all(task.saving is not None and "frozen" in task.saving.stage_times for task in job.tasks) else ""
+
+
+def _has_no_snapshot(task: Task) -> bool:
+    return is_saving_over(task) and (task.saving is None or "stored" not in task.saving.stage_times)
 
 
 def save_step(entry: ActiveEviction) -> SaveStep:
@@ -138,7 +167,7 @@ def too_slow_to_save(state: PoolState, job: Job) -> str:
     drivers = [driver for node in state.nodes.values() if (driver := driver_of(node)) is not None]
     rates = [driver.bytes_per_s for driver in drivers if driver.bytes_per_s]
     memory = max(group.memory_bytes for group in job.demand.tasks)
-    if not rates or not memory or checkpointing(state.rules, job) not in ("snapshot", "auto"):
+    if not rates or not memory or checkpointing(state.rules, job) not in BY_NODE:
         return ""
     takes, grace = memory * 1_000_000 // min(rates), grace_of(state, job)
     if takes <= grace:

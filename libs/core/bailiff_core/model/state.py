@@ -216,6 +216,7 @@ class Task:
         restored: It continues.
         restore_failed: It could not be restored, or others of its gang could not, and it was started anew.
         saved: Its state, as its node has stored it in the eviction.
+        saving: Its snapshot while it runs, if one was ordered.
         ended_untold: The decision of the eviction in which it ended unfinished, after its start and before any notice on record.
         start_failed: Its node refused to start it, or it ended before it ran.
     """
@@ -256,6 +257,7 @@ class Task:
     restored: bool = False
     restore_failed: bool = False
     saved: "StoredSnapshot | None" = None
+    saving: "RunningSnapshot | None" = None
     start_failed: bool = False
 
     @property
@@ -291,8 +293,21 @@ class StoredSnapshot:
 
 
 @dataclass(slots=True)
+class RunningSnapshot:
+    """How far the snapshot of a task that runs is.
+
+    Attributes:
+        stage_times: When it reached the stages, µs.
+        stored: What its node has stored, until that of all tasks is the job's newest.
+    """
+
+    stage_times: dict[str, int] = field(default_factory=dict)
+    stored: StoredSnapshot | None = None
+
+
+@dataclass(slots=True)
 class JobSnapshot:
-    """The state of all tasks of a job, saved in one eviction.
+    """The state of all tasks of a job, saved at one point in time.
 
     Attributes:
         tasks: By index.
@@ -351,6 +366,9 @@ class Job:
         checkpoint_claim: Whether its last attempt reported a checkpoint, or saved one in its eviction.
         snapshot: The newest one that no later checkpoint of the job replaces.
         unsaved_seq: The record of the snapshot, or its restore, that failed, unless a later one was stored.
+        saving_seq: The record that ordered the snapshot of the running job that is being taken.
+        saving_since: When the last one of its attempt was ordered, µs.
+        saved_until: The work of its attempt until then, µs, is in a snapshot that was taken while it ran.
         restart_time: How long its last snapshot that was restored took: to save and to restore, µs.
         waits_for: The jobs that must succeed, or end, before it joins the queue.
         failed_dependency: The job among them that did not succeed.
@@ -425,6 +443,9 @@ class Job:
     failed_dependency: str = ""
     snapshot: JobSnapshot | None = None
     unsaved_seq: int | None = None
+    saving_seq: int | None = None
+    saving_since: int | None = None
+    saved_until: int | None = None
     restart_time: int | None = None
     start_failures: int = 0
     refused_by: tuple[str, ...] = ()
@@ -673,6 +694,7 @@ class PoolState:
         reserved: Active jobs with reserved tasks.
         starting: Active jobs with starting tasks.
         waiting: Active jobs with restored tasks that stand still.
+        saving: Active jobs that are being saved while they run.
         evicting: Active jobs with evictions in progress.
         backfilled: Active jobs that were backfilled.
         ended: Jobs by end time.
@@ -737,6 +759,7 @@ class PoolState:
     reserved: dict[str, None] = field(default_factory=dict)
     starting: dict[str, None] = field(default_factory=dict)
     waiting: dict[str, None] = field(default_factory=dict)
+    saving: dict[str, None] = field(default_factory=dict)
     evicting: dict[str, None] = field(default_factory=dict)
     backfilled: dict[str, None] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)

@@ -138,13 +138,17 @@ def restart_is_measured(state: PoolState, job: Job) -> bool:
     return job.restart_time <= unsaved_time(state, job) + state.rules.preemption.restart_cost
 
 
-def unsaved_time(state: PoolState, job: Job, *, for_good: bool = False) -> int:
-    """Returns how long the job has worked since its start, or its last checkpoint if that is of use, µs; at most what counts."""
+def unsaved_time(state: PoolState, job: Job, *, for_good: bool = False, until: int | None = None) -> int:
+    """Returns how long the job has worked since its start, or since it was last saved if that is of use, µs; at most what counts.
+
+    Args:
+        until: Log time, µs; None: now.
+    """
     if job.last_start is None:
         return 0
     is_of_use = not for_good and checkpointing(state.rules, job) != "none"
-    since = max(job.last_start, (job.last_checkpoint or 0) if is_of_use else 0)
-    return min(max(0, state.now - since), believed(job, state.rules.preemption.max_counted_loss))
+    since = max(job.last_start, job.last_checkpoint or 0, job.saved_until or 0) if is_of_use else job.last_start
+    return min(max(0, (state.now if until is None else until) - since), believed(job, state.rules.preemption.max_counted_loss))
 
 
 def eviction_loss(state: PoolState, job: Job, evicted: Sequence[Task], *, whole: bool, moved: bool = False) -> Loss:

@@ -266,6 +266,13 @@ class JobIdle(Decision):
     action: Literal["warn", "pause"]
 
 
+class JobCheckpointDue(Decision):
+    """Its nodes save the job: its `checkpoint_every` is over, and fewer jobs than the policy allows are being saved."""
+
+    job: JobName
+    attempt: Count
+
+
 class DrainDeadlineReached(Decision):
     """The deadline of a graceful drain has passed: tasks still on the node are evicted now."""
 

@@ -101,6 +101,10 @@ class EvictionStageReached(TaskFact, Stage):
     """A stage of the task's eviction was reached."""
 
 
+class SnapshotStageReached(TaskFact, Stage):
+    """A stage of a snapshot of the running task was reached: `elapsed` is µs since it was ordered. `save_failed`: it goes on."""
+
+
 class TaskEvictionCancelled(TaskFact):
     """The agent confirms that the task's eviction is cancelled."""
 

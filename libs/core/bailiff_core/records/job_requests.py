@@ -160,6 +160,19 @@ class JobPaused(RequestFact, PauseJob):
     """Pausing the job was requested: it gets no resources until it is resumed."""
 
 
+class CheckpointJob(JobChange):
+    """Save this running job by its nodes, where its `checkpoint` lets them; it goes on, and if it is lost, again from there."""
+
+    SENDER = "pause"
+    VERB = "checkpoint"
+    DONE = "is being saved"
+    reason: Recorded = ""
+
+
+class JobCheckpointRequested(RequestFact, CheckpointJob):
+    """The nodes of the job are asked to save it while it runs."""
+
+
 class ResumeJob(JobChange):
     """Resume a paused job: it is pending again, and continues from its last checkpoint."""
 

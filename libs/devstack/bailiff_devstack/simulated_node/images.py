@@ -15,41 +15,50 @@ BYTES = 1 << 20
 
 @dataclass
 class MemoryImages:
-    """Those of one machine, or of several with a shared folder. kept: by folder, attempt and task, what a manifest says."""
+    """Those of one machine, or of several with a shared folder. kept: by folder and name, what a manifest says."""
 
-    kept: dict[tuple[str, int, int], Mapping[str, Any] | None] = field(default_factory=dict)
+    kept: dict[tuple[str, str], Mapping[str, Any] | None] = field(default_factory=dict)
 
-    async def make(self, folder: Path, key: TaskKey) -> Image:
-        attempt, task = key.attempt, int(key.task)
-        self.kept[str(folder), attempt, task] = None
-        return Image(folder, f"{attempt}.{task}", (attempt, task))
+    async def make(self, folder: Path, key: TaskKey, order: int | None = None) -> Image:
+        name = f"{key.attempt}.{key.task}.{order or ''}"
+        self.kept[str(folder), name] = None
+        return Image(folder, name, (key.attempt, int(key.task)))
+
+    async def drop(self, image: Image) -> None:
+        self.kept.pop((str(image.folder), image.name), None)
 
     async def size(self, image: Image) -> int:  # noqa: ARG002 - all have the same
         return BYTES
 
     async def seal(self, image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
-        attempt, task = image.identity
-        if (str(image.folder), attempt, task) not in self.kept:
+        if (str(image.folder), image.name) not in self.kept:
             raise BadImage("the folder of the snapshot was replaced")
-        self.kept[str(image.folder), attempt, task] = dict(facts)
+        self.kept[str(image.folder), image.name] = dict(facts)
         return _digest(facts), BYTES
 
     async def verify(self, folder: Path, attempt: int, task: int, sha256: str) -> tuple[Image, Mapping[str, Any], int]:
-        facts = self.kept.get((str(folder), attempt, task))
-        if facts is None:
+        there = {name: facts for name, facts in self._of(folder, task, attempt) if facts is not None}
+        if not there:
             raise BadImage("it cannot be read: it is not there")
-        if _digest(facts) != sha256:
+        name = next((name for name, facts in there.items() if _digest(facts) == sha256), None)
+        if name is None:
             raise BadImage("its manifest is not the one on record")
-        return Image(folder, f"{attempt}.{task}", (attempt, task), facts["runtime"]), facts, 0
+        return Image(folder, name, (attempt, task), there[name]["runtime"]), there[name], 0
 
     async def discard(self, folder: Path, attempt: int, task: int, sha256: str) -> None:
-        facts = self.kept.get((str(folder), attempt, task))
-        if facts is not None and _digest(facts) == sha256:
-            del self.kept[str(folder), attempt, task]
+        for name, facts in self._of(folder, task, attempt):
+            if facts is not None and _digest(facts) == sha256:
+                del self.kept[str(folder), name]
 
-    async def remove(self, folder: Path, task: int, which: Callable[[int], bool]) -> None:
-        for key in [each for each in self.kept if each[0] == str(folder) and each[2] == task and which(each[1])]:
-            del self.kept[key]
+    async def remove(self, folder: Path, task: int, which: Callable[[int, bool], bool]) -> None:
+        for name, _ in self._of(folder, task):
+            attempt, _, order = name.split(".")
+            if which(int(attempt), bool(order)):
+                del self.kept[str(folder), name]
+
+    def _of(self, folder: Path, task: int, attempt: int | None = None) -> list[tuple[str, Mapping[str, Any] | None]]:
+        found = [(name, facts) for (at, name), facts in self.kept.items() if at == str(folder)]
+        return [each for each in found if each[0].split(".")[1] == str(task) and attempt in (None, int(each[0].split(".")[0]))]
 
 
 def _digest(facts: Mapping[str, Any]) -> str:

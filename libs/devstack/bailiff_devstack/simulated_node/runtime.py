@@ -67,8 +67,8 @@ class SimulatedRuntime(Runtime):
     async def kill(self, key: TaskKey) -> None:
         self._machine.kill(key)
 
-    async def save(self, key: TaskKey, image: Image, request: str) -> Dumped:  # noqa: ARG002 - its manifest says all
-        return await self._machine.save(key, request)
+    async def save(self, key: TaskKey, image: Image, request: str, *, goes_on: bool = False) -> Dumped:  # noqa: ARG002 - its manifest says all
+        return await self._machine.save(key, request, goes_on=goes_on)
 
     async def freeze(self, key: TaskKey) -> None:
         self._machine.freeze(key)

@@ -224,8 +224,8 @@ class SimulatedMachine:
         left_s = image.facts["left_s"]
         return None if left_s is None else _Reaction(0, left_s)
 
-    async def save(self, key: TaskKey, request: str) -> Dumped:
-        """Stop the task, and save it in some time; without the agent, too."""
+    async def save(self, key: TaskKey, request: str, *, goes_on: bool) -> Dumped:
+        """Stop the task, and save it in some time; without the agent, too. goes_on: it goes on then, if it ran."""
         task = self.task(key)
         if task.exit is not None:
             return Dumped(why_not="it has ended")
@@ -234,13 +234,16 @@ class SimulatedMachine:
         if task.saving is None or task.saving[0] != request:
             loop = asyncio.get_running_loop()
             task.saving = request, loop.create_future()
+            goes_on = goes_on and not task.is_frozen
             self.freeze(key)
-            loop.call_later(task.snapshots.save_s, self._dumped, task, task.saving[1])
+            loop.call_later(task.snapshots.save_s, self._dumped, task, task.saving[1], goes_on)
         return await asyncio.shield(task.saving[1])
 
-    def _dumped(self, task: _Task, answer: asyncio.Future[Dumped]) -> None:
+    def _dumped(self, task: _Task, answer: asyncio.Future[Dumped], goes_on: bool) -> None:
         if answer.done():
             return
+        if goes_on:
+            self.thaw(task.running.key)
         took, left_s = int(task.snapshots.save_s * 1_000_000), None if task.own_end is None else task.own_end.left_s
         match task.snapshots.outcome:
             case "fails":

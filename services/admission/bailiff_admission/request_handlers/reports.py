@@ -9,6 +9,7 @@ from bailiff_bus.messages.reports import (
     NodeHeartbeat,
     NodeInventory,
     ReportBody,
+    SnapshotStageReport,
     TaskCancelEvictionRefusedReport,
     TaskEvictionCancelledReport,
     TaskExitedReport,
@@ -26,7 +27,7 @@ from bailiff_core.admission.rejected import Rejected
 from bailiff_core.admission.reported import reported_task
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict
 from bailiff_core.fold.nodes import device_numbers_after
-from bailiff_core.model.snapshots import restore_step
+from bailiff_core.model.snapshots import SAVE_STAGES, is_saving_over, restore_step
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import (
     MAX_DEVICES,
@@ -34,6 +35,7 @@ from bailiff_core.records.facts import (
     NodeJoined,
     NodeRefused,
     ShareExceeded,
+    SnapshotStageReached,
     Stage,
     TaskCancelEvictionRefused,
     TaskEvictionCancelled,
@@ -148,6 +150,8 @@ def _task_facts(state: PoolState, job: Job, task: Task, node: Node, report: Task
             return [TaskStartRefused.saying(report)]
         case EvictionStageReport() if _is_new(task, report) or _has_shortened(job, task, report):
             return [EvictionStageReached.saying(report)]
+        case SnapshotStageReport() if _is_of_its_saving(job, task, report):
+            return [SnapshotStageReached.saying(report)]
         case TaskProgressReport() if task.state in ("starting", "running") and _is_new_progress(task, report):
             return [TaskProgressed.saying(report)]
         case TaskResumedReport() if task.state in ("starting", "running") and task.resumed_step is None:
@@ -205,6 +209,13 @@ def _is_of_its_snapshot(job: Job, task: Task, report: TaskRestoredReport | TaskR
     """Whether the task was to continue from this snapshot, and the log does not say yet what came of it."""
     is_open = task.restores and not task.restored and task.state in ("starting", "running")
     return is_open and (job.snapshot is None or report.from_attempt == job.snapshot.attempt)
+
+
+def _is_of_its_saving(job: Job, task: Task, report: SnapshotStageReport) -> bool:
+    """Whether the stage is of the snapshot that is being taken of the job while it runs, and new to the log."""
+    if task.saving is None or report.ordered_by != job.saving_seq or is_saving_over(task):
+        return False
+    return report.stage in SAVE_STAGES and report.stage not in task.saving.stage_times
 
 
 def _is_new(task: Task, stage: Stage) -> bool:

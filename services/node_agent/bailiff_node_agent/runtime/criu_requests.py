@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,6 @@ from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG, KILLED, RESTORE_LOG
 from bailiff_node_agent.runtime.supervisor.host import boot_id
 
-from .connections import Connection
 from .gangs import TOLD, stopped_before
 from .port import Dumped, Image, Restored
 from .supervisor import safe_open
@@ -77,25 +76,18 @@ def find_criu(setting: str) -> Criu | None:
     return Criu(program, version)
 
 
-async def dumped(
-    task: Path,
-    control: Path,
-    criu: str,
-    image: Image,
-    request: str,
-    wake: Callable[[Path], None],
-    connections: Sequence[Connection] = (),
-) -> Dumped:
+async def dumped(task: Path, control: Path, image: Image, asked: dict[str, Any], wake: Callable[[Path], None]) -> Dumped:
     """Ask the supervisor to save its task, and wait for the answer, without end: a deadline is the caller's.
 
-    control: the task's control directory. connections: what `connections.among` has found.
+    control: the task's control directory. asked: its `id`, the program `criu`, whether the task `goes_on`, and the `connections`
+    that `connections.among` has found.
     """
+    request = asked["id"]
     record = read_json(task / "task.json") or {}
     if not record.get("saves"):
         return Dumped(why_not="it was not started so that it can be saved")
     if (read_json(task / "saved.json") or {}).get("id") != request and (read_json(task / "save.json") or {}).get("id") != request:
-        asked = {"id": request, "criu": criu, "connections": connections, **_place(image)}
-        await asyncio.to_thread(write_durably, task / "save.json", json.dumps(asked).encode())
+        await asyncio.to_thread(write_durably, task / "save.json", json.dumps({**asked, **_place(image)}).encode())
     wake(task)
     while (answer := read_json(task / "saved.json") or {}).get("id") != request:
         if _has_ended(task):

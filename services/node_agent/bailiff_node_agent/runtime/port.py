@@ -319,10 +319,11 @@ class Runtime(ABC):
         never: asyncio.Future[TaskKey] = asyncio.get_running_loop().create_future()
         return await never
 
-    async def save(self, key: TaskKey, image: Image, request: str) -> Dumped:
+    async def save(self, key: TaskKey, image: Image, request: str, *, goes_on: bool = False) -> Dumped:
         """Stop the task and save its state into this folder, whose content is not yet durable. It stays stopped.
 
-        request: repeated calls with the same one wait for the same result, also those of a later agent.
+        goes_on: it goes on, also without the agent; one that `freeze` has stopped stays stopped until `thaw`. request: repeated
+        calls with the same one wait for the same result, also those of a later agent.
         """
         raise NotImplementedError(f"{key}: its state cannot be saved")
 

@@ -84,12 +84,13 @@ class ProcessRuntime(SupervisedRuntime):
             await asyncio.sleep(POLL_S)
         self._supervisors.wake(self.folders.task(key))  # it may have been stopped; it has the exit to record
 
-    async def save(self, key: TaskKey, image: Image, request: str) -> Dumped:
+    async def save(self, key: TaskKey, image: Image, request: str, *, goes_on: bool = False) -> Dumped:
         job = [each for each in self._watched if (each.job, each.attempt) == (key.job, key.attempt)]
-        task, connections = self.folders.known(key), await looking(self._connections, key, job)
-        return await criu_requests.dumped(
-            task, self.folders.control(key), self._criu or "", image, request, self._supervisors.wake, connections
-        )
+        # Connections that go on cannot be brought back: nothing keeps them silent until then.
+        connections = [] if goes_on else await looking(self._connections, key, job)
+        asked = {"id": request, "criu": self._criu or "", "connections": connections, "goes_on": goes_on}
+        task, control = self.folders.known(key), self.folders.control(key)
+        return await criu_requests.dumped(task, control, image, asked, self._supervisors.wake)
 
     async def _unlocked(self, key: TaskKey, call: Callable[..., None], *given: Any) -> None:
         try:
@@ -104,7 +105,10 @@ class ProcessRuntime(SupervisedRuntime):
         await gangs.freeze(self.folders.known(key), lambda: looking(self._processes, key))
 
     async def thaw(self, key: TaskKey) -> None:
-        saved = read_json(self.folders.known(key) / "saved.json") or {}
+        task = self.folders.known(key)
+        while (task / "save.json").exists() and not (task / "exit.json").exists():  # noqa: ASYNC110 - a file of the supervisor
+            await asyncio.sleep(POLL_S)  # CRIU stops again what had been stopped
+        saved = read_json(task / "saved.json") or {}
         if saved.get("connections"):
             await self._unlocked(key, lambda: let_go_on(saved["connections"], self.pids(key)))
         await gangs.thaw(self.folders.known(key), lambda: looking(self._processes, key))

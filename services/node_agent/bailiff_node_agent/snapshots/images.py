@@ -1,4 +1,4 @@
-"""The folder of one snapshot: `attempt-NNNN/snapshot.rank-NNNN` in the job's checkpoint folder.
+"""The folder of one snapshot: `attempt-NNNN/snapshot.rank-NNNN` in the job's checkpoint folder; `….ORDER` of a task that goes on.
 
 It holds the task's memory, so only the agent's user can enter it. The folders above are the job's user's, who may move them
 or put others in their place: each is opened below the one before it, through no link, and what is restored is what the record
@@ -35,14 +35,15 @@ class BadImage(Exception):
     """The snapshot is not the one on record, or not whole; the message says why."""
 
 
-def image_name(attempt: int, rank: int) -> str:
-    return f"attempt-{attempt:04}/snapshot.rank-{rank:04}"
+def image_name(attempt: int, rank: int, order: int | None = None) -> str:
+    """order: the record that ordered it, of a task that goes on: it is there beside an earlier one until it is on record."""
+    return f"attempt-{attempt:04}/snapshot.rank-{rank:04}{'' if order is None else f'.{order}'}"
 
 
-def make_image(folder: Path, attempt: int, rank: int) -> Image:
-    """An empty folder for a snapshot of this attempt; what an earlier try has left there is removed. Raises `OSError`."""
+def make_image(folder: Path, attempt: int, rank: int, order: int | None = None) -> Image:
+    """An empty folder for a snapshot of this attempt; what earlier tries have left is removed. Raises `OSError`."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    outer, inner = image_name(attempt, rank).split("/")
+    outer, inner = image_name(attempt, rank, order).split("/")
     top = safe_open.open_folder(str(folder))
     try:
         owner = os.fstat(top)
@@ -54,7 +55,9 @@ def make_image(folder: Path, attempt: int, rank: int) -> Image:
     finally:
         os.close(top)
     try:
-        _remove_below(middle, inner)
+        for name in _of_rank(middle, rank):
+            if name == inner or (order is not None and not _is_sealed(middle, name)):
+                _remove_below(middle, name)
         os.mkdir(inner, 0o700, dir_fd=middle)
         handle = safe_open.open_folder(inner, middle)
         try:
@@ -102,8 +105,8 @@ def sealed(image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
 
 def verified(folder: Path, attempt: int, rank: int, sha256: str) -> tuple[Image, dict[str, Any]]:
     """The snapshot with a manifest of this digest, every file of which is as it says; and the manifest. Raises `BadImage`."""
-    name = image_name(attempt, rank)
     try:
+        name = _found(folder, attempt, rank, sha256) or image_name(attempt, rank)
         with _opened(folder, name) as handle:
             status = os.fstat(handle)
             if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
@@ -128,20 +131,28 @@ def verified(folder: Path, attempt: int, rank: int, sha256: str) -> tuple[Image,
 def discard_image(folder: Path, attempt: int, rank: int, sha256: str) -> None:
     """Remove the snapshot with a manifest of this digest; what is there in its place, or nothing, stays. Raises `OSError`."""
     try:
-        with _opened(folder, image_name(attempt, rank)) as handle:
-            content = safe_open.read(handle, MANIFEST, MAX_MANIFEST_BYTES)
+        name = _found(folder, attempt, rank, sha256)
         top = safe_open.open_folder(str(folder))
     except FileNotFoundError:
         return
     try:
-        if hashlib.sha256(content).hexdigest() == sha256:
-            _remove(top, image_name(attempt, rank).split("/")[0], rank)
+        if name is not None:
+            _remove(top, *name.split("/"))
     finally:
         os.close(top)
 
 
-def remove_images(folder: Path, rank: int, which: Callable[[int], bool]) -> None:
-    """Remove the snapshots of this rank, of those attempts. Raises `OSError`."""
+def discard_unsealed(image: Image) -> None:
+    """Remove what was saved of a task in vain. Raises `OSError`."""
+    top = safe_open.open_folder(str(image.folder))
+    try:
+        _remove(top, *image.name.split("/"))
+    finally:
+        os.close(top)
+
+
+def remove_images(folder: Path, rank: int, which: Callable[[int, bool], bool]) -> None:
+    """Remove the snapshots of this rank, by their attempt and whether the task went on. Raises `OSError`."""
     try:
         top = safe_open.open_folder(str(folder))
     except FileNotFoundError:
@@ -150,17 +161,55 @@ def remove_images(folder: Path, rank: int, which: Callable[[int], bool]) -> None
         with os.scandir(top) as entries:
             attempts = [entry.name for entry in islice(entries, MAX_ENTRIES) if ATTEMPT.fullmatch(entry.name)]
         for outer in attempts:
-            if which(int(outer.partition("-")[2])):
-                with suppress(NotADirectoryError, FileNotFoundError):
-                    _remove(top, outer, rank)
+            attempt = int(outer.partition("-")[2])
+            with suppress(NotADirectoryError, FileNotFoundError):
+                middle = safe_open.open_folder(outer, top)
+                try:
+                    names = [name for name in _of_rank(middle, rank) if which(attempt, name.count(".") > 1)]
+                finally:
+                    os.close(middle)
+                if names:
+                    _remove(top, outer, *names)
     finally:
         os.close(top)
 
 
-def _remove(top: int, outer: str, rank: int) -> None:
+def _of_rank(middle: int, rank: int) -> list[str]:
+    """All snapshots of this rank, in the folder of an attempt."""
+    first = image_name(0, rank).split("/")[1]
+    with os.scandir(middle) as entries:
+        names = [entry.name for entry in islice(entries, MAX_ENTRIES)]
+    return [name for name in names if name == first or name.startswith(f"{first}.")]
+
+
+def _found(folder: Path, attempt: int, rank: int, sha256: str) -> str | None:
+    """The name of the snapshot with a manifest of this digest. Raises `OSError`."""
+    outer = image_name(attempt, rank).split("/")[0]
+    with _opened(folder, outer) as middle:
+        for name in _of_rank(middle, rank):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                handle = safe_open.open_folder(name, middle)
+                try:
+                    content = safe_open.read(handle, MANIFEST, MAX_MANIFEST_BYTES)
+                finally:
+                    os.close(handle)
+                if hashlib.sha256(content).hexdigest() == sha256:
+                    return f"{outer}/{name}"
+    return None
+
+
+def _is_sealed(middle: int, name: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(f"{name}/{MANIFEST}", dir_fd=middle, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _remove(top: int, outer: str, *names: str) -> None:
     middle = safe_open.open_folder(outer, top)
     try:
-        _remove_below(middle, image_name(0, rank).split("/")[1])
+        for name in names:
+            _remove_below(middle, name)
     finally:
         os.close(middle)
     with suppress(OSError):  # the job has checkpoints there

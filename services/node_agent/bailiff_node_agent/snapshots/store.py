@@ -7,14 +7,18 @@ from typing import Any, Protocol
 
 from bailiff_node_agent.runtime import Image, TaskKey, job_files
 
-from .images import discard_image, image_bytes, make_image, remove_images, sealed, verified
+from .images import discard_image, discard_unsealed, image_bytes, make_image, remove_images, sealed, verified
 
 
 class ImageStore(Protocol):
     """Folders of images, by the checkpoint folder of their job, its attempt and the task."""
 
-    async def make(self, folder: Path, key: TaskKey) -> Image:
-        """An empty one. Raises `OSError`."""
+    async def make(self, folder: Path, key: TaskKey, order: int | None = None) -> Image:
+        """An empty one. order: the record that ordered it, of a task that goes on. Raises `OSError`."""
+        ...
+
+    async def drop(self, image: Image) -> None:
+        """Remove one that was not sealed. Raises `OSError`."""
         ...
 
     async def size(self, image: Image) -> int:
@@ -33,16 +37,19 @@ class ImageStore(Protocol):
         """Remove the image of this digest, if it is still there. Raises `OSError`, `BadImage`."""
         ...
 
-    async def remove(self, folder: Path, task: int, which: Callable[[int], bool]) -> None:
-        """Remove those of this task, of those attempts. Raises `OSError`."""
+    async def remove(self, folder: Path, task: int, which: Callable[[int, bool], bool]) -> None:
+        """Remove those of this task, by their attempt and whether it went on. Raises `OSError`."""
         ...
 
 
 class DiskImages:
     """On disk, where a job may have written beside them."""
 
-    async def make(self, folder: Path, key: TaskKey) -> Image:
-        return await job_files.reading(make_image, folder, key.attempt, int(key.task))
+    async def make(self, folder: Path, key: TaskKey, order: int | None = None) -> Image:
+        return await job_files.reading(make_image, folder, key.attempt, int(key.task), order)
+
+    async def drop(self, image: Image) -> None:
+        await job_files.reading(discard_unsealed, image)
 
     async def size(self, image: Image) -> int:
         return await job_files.reading(image_bytes, image)
@@ -55,7 +62,7 @@ class DiskImages:
         image, manifest = await job_files.reading(verified, folder, attempt, task, sha256)
         return image, manifest, int((time.monotonic() - began) * 1_000_000)
 
-    async def remove(self, folder: Path, task: int, which: Callable[[int], bool]) -> None:
+    async def remove(self, folder: Path, task: int, which: Callable[[int, bool], bool]) -> None:
         await job_files.reading(remove_images, folder, task, which)
 
     async def discard(self, folder: Path, attempt: int, task: int, sha256: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict, SnapshotStep
+from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict, SaveTasks, SnapshotStep
 from bailiff_bus.messages.reports import (
     TaskCancelEvictionRefusedReport,
     TaskEvictionCancelledReport,
@@ -141,6 +141,8 @@ class EvictionDriver:
             },
         )
         self.context.evictions.begin(eviction)
+        task.snapshot_step = "thaw"  # of a snapshot while it runs, if one waits for its gang
+        task.stepped.set()
         self.background.spawn(self._drive(task, eviction))
 
     async def _drive(self, task: LocalTask, eviction: RunningEviction) -> None:
@@ -242,6 +244,17 @@ class EvictionDriver:
             if command.agreed:
                 self.stages.reach(task, eviction, "step_agreed", step=command.step)
 
+    def save(self, command: SaveTasks, verdicts: Mapping[int, Verdict]) -> None:
+        """Save running tasks, which go on. What an earlier agent has begun is given up."""
+        for key, task in self._tasks_of(command, verdicts):
+            order = command.ordered_by.seq
+            if task is not None and task.state == "running" and task.ordered_snapshot != order:
+                task.ordered_snapshot = order
+                if verdicts[int(key.task)] == "new":
+                    self.background.spawn(self.saver.save_running(task, order, together=command.together))
+                else:
+                    self.background.spawn(self.saver.give_up(task, order))
+
     def snapshot_step(self, command: SnapshotStep, verdicts: Mapping[int, Verdict]) -> None:
         """What the snapshot of a gang needs next of these tasks."""
         for _, task in self._tasks_of(command, verdicts):
@@ -250,7 +263,7 @@ class EvictionDriver:
                 task.stepped.set()
 
     def _tasks_of(
-        self, command: Evict | CancelEviction | CheckpointAtStep | SnapshotStep, verdicts: Mapping[int, Verdict]
+        self, command: Evict | CancelEviction | CheckpointAtStep | SaveTasks | SnapshotStep, verdicts: Mapping[int, Verdict]
     ) -> Iterator[tuple[TaskKey, LocalTask | None]]:
         """The command's tasks, except those for which a newer command was obeyed; None: not on this node."""
         for index in command.tasks:

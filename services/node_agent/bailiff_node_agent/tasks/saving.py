@@ -1,13 +1,20 @@
-"""Evictions in which the platform saves the task's state: instead of the job, or where the job does not answer its notice."""
+"""The platform saves the task's state: in its eviction, instead of the job or where that does not answer its notice; or while
+it runs, and goes on.
+"""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from bailiff_bus.messages.reports import SnapshotStageReport
+from bailiff_core.records.facts import EvictionStage
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.disk import RunningEviction
-from bailiff_node_agent.runtime import Image, Runtime, TaskKey
+from bailiff_node_agent.reporter import Reporter
+from bailiff_node_agent.runtime import Dumped, Image, Runtime, TaskKey, UnknownTask
 from bailiff_node_agent.snapshots import DRIVER, BadImage
 from bailiff_service.clock_and_ids import ClockAndIds
 
@@ -16,10 +23,16 @@ from .task_table import LocalTask
 
 Outcome = Literal["stored", "failed", "ended"]
 MAX_REASON = 1000
+FROZEN_AT_MOST_S = 30.0
+"""How long a task stands still at most until all of its gang do, and it is saved."""
 
 
 class NotSaved(Exception):
     """The message says why."""
+
+
+class Damaged(NotSaved):
+    """The task was left so that it must not go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +40,7 @@ class Saver:
     context: AgentContext
     stages: EvictionStages
     clock_and_ids: ClockAndIds
+    reporter: Reporter
     _saving: set[TaskKey] = field(default_factory=set)
 
     def is_due(self, task: LocalTask, eviction: RunningEviction) -> bool:
@@ -51,7 +65,10 @@ class Saver:
             left = (eviction.kill_boottime_us - self.clock_and_ids.boot()) / 1_000_000
             async with asyncio.timeout(max(0.0, left)):
                 if "stored" not in task.stages:
-                    await self._store(runtime, task, eviction)
+                    async with task.saves:
+                        if "frozen" not in task.stages:
+                            task.snapshot_step = ""  # what it says is of a snapshot while it ran
+                        await self._store(runtime, task, eviction)
                 if together:
                     await _told(task, "end")
         except TimeoutError:
@@ -86,14 +103,76 @@ class Saver:
         if dumped.why_not:
             raise NotSaved(dumped.why_not)
         self.stages.reach(task, eviction, "dumped", driver=DRIVER, bytes=await self.context.images.size(image))
-        facts = {"driver": DRIVER, "runtime": dict(dumped.facts), "cpu": self.context.cpu_features}
-        try:
-            digest, size = await self.context.images.seal(image, facts)
-        except (OSError, BadImage) as problem:
-            raise NotSaved(_words(problem)) from None
+        digest, size = await self._sealed(image, dumped)
         if task.state != "running" or "kill_sent" in task.stages:
             raise NotSaved("it was killed meanwhile")  # and that is on record
         self.stages.reach(task, eviction, "stored", driver=DRIVER, sha256=digest, bytes=size)
+
+    async def save_running(self, task: LocalTask, order: int, *, together: bool) -> None:
+        """Save the task, which goes on, and report how far that is. order: the record that ordered it."""
+        runtime, began, image = self.context.runtimes[task.runtime], self.clock_and_ids.boot(), None
+
+        def reach(stage: EvictionStage, **facts: Any) -> None:
+            elapsed = max(0, self.clock_and_ids.boot() - began)
+            self.reporter.report_task(task.key, order, SnapshotStageReport, stage=stage, elapsed=elapsed, driver=DRIVER, **facts)
+
+        try:
+            async with task.saves:
+                if task.state != "running" or self.context.evictions.get(str(task.key)) is not None:
+                    raise NotSaved("it ends")
+                if not runtime.capabilities.saves:
+                    raise NotSaved("this node has no program that saves tasks")
+                image = await self.context.images.make(self.context.checkpoints_of(task.key.job), task.key, order)
+                dumped = await self._dumped_running(runtime, task, image, order, reach, together=together)
+                reach("dumped", bytes=await self.context.images.size(image))
+            digest, size = await self._sealed(image, dumped)
+            reach("stored", sha256=digest, bytes=size)
+        except (NotSaved, OSError, UnknownTask) as problem:
+            reach("save_failed", reason=_words(problem)[:MAX_REASON])
+            if image is not None:
+                with suppress(OSError):
+                    await self.context.images.drop(image)
+            if isinstance(problem, Damaged):
+                await runtime.kill(task.key)  # it must not go on
+
+    async def _dumped_running(
+        self, runtime: Runtime, task: LocalTask, image: Image, order: int, reach: Callable[..., None], *, together: bool
+    ) -> Dumped:
+        """Raises `NotSaved`."""
+        try:
+            if together:
+                task.snapshot_step = ""
+                async with asyncio.timeout(FROZEN_AT_MOST_S):
+                    await runtime.freeze(task.key)
+                    reach("frozen")
+                    await _told(task, "dump")
+            else:
+                reach("frozen")
+            dumped = await runtime.save(task.key, image, f"order-{order}", goes_on=True)
+        except TimeoutError:
+            raise NotSaved("not all tasks of its gang were frozen in time") from None
+        finally:
+            if together:
+                task.snapshot_step = ""
+                await runtime.thaw(task.key)
+        if dumped.why_not:
+            raise NotSaved(dumped.why_not) if dumped.is_whole else Damaged(dumped.why_not)
+        return dumped
+
+    async def give_up(self, task: LocalTask, order: int) -> None:
+        """An earlier agent was saving the task, which goes on: nobody knows what that agent had still to do."""
+        facts = {"stage": "save_failed", "driver": DRIVER, "reason": "the node's agent was started anew"}
+        self.reporter.report_task(task.key, order, SnapshotStageReport, **facts)
+        if self.context.evictions.get(str(task.key)) is None:
+            await self.context.runtimes[task.runtime].thaw(task.key)
+
+    async def _sealed(self, image: Image, dumped: Dumped) -> tuple[str, int]:
+        """Digest and bytes. Raises `NotSaved`."""
+        facts = {"driver": DRIVER, "runtime": dict(dumped.facts), "cpu": self.context.cpu_features}
+        try:
+            return await self.context.images.seal(image, facts)
+        except (OSError, BadImage) as problem:
+            raise NotSaved(_words(problem)) from None
 
     async def _frozen_together(self, runtime: Runtime, task: LocalTask, eviction: RunningEviction) -> None:
         """Freeze the task, and wait for its gang, for half of the time that is left: the rest is for TERM. Raises `NotSaved`."""
@@ -157,7 +236,7 @@ async def remove_older(context: AgentContext, task: LocalTask) -> None:
         await context.images.remove(
             context.checkpoints_of(task.key.job),
             int(task.key.task),
-            lambda attempt: not stored if attempt == this else earlier,
+            lambda attempt, went_on: earlier if attempt != this else has_ended and not stored if went_on else not stored,
         )
     except OSError as problem:
         context.log().warning("snapshots could not be removed", job=task.key.job, reason=_words(problem))

@@ -20,6 +20,7 @@ class LocalTask:
     never_ran: it ended before it began.
     before, pids: its devices and processes when its eviction began. last_report: number of its release report.
     waits: it was restored, and stands still until its gang is. snapshot_step, stepped: what its gang's snapshot needs next of it.
+    ordered_snapshot: the record that ordered its newest snapshot while it runs. saves: held while it is saved.
     stages: reached stages of its eviction. lock: held while it is launched, and while its eviction is carried out or cancelled.
     """
 
@@ -40,6 +41,8 @@ class LocalTask:
     never_ran: bool = False
     waits: bool = False
     snapshot_step: str = ""
+    ordered_snapshot: int | None = None
+    saves: asyncio.Lock = field(default_factory=asyncio.Lock)
     stepped: asyncio.Event = field(default_factory=asyncio.Event)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 

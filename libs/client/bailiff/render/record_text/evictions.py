@@ -33,6 +33,14 @@ def _eviction_stage_reached(fact: facts.EvictionStageReached, state: PoolState) 
     )
 
 
+@describes(facts.SnapshotStageReached)
+def _snapshot_stage_reached(fact: facts.SnapshotStageReached, _state: PoolState) -> Statement:
+    after = f"{duration_text(fact.elapsed)} after it was ordered" if fact.elapsed else ""
+    kind = {"stored": "good", "save_failed": "warn"}.get(fact.stage, "quiet")
+    goes_on = "it goes on" if fact.stage == "save_failed" else ""
+    return Statement("snapshot", _task(fact), joined(STAGES[fact.stage], _on(fact, snapshot_text(fact), after, goes_on)), kind)
+
+
 def stage_facts(stage: facts.Stage, attached: bool) -> list[str]:
     """The details of a stage: step, checkpoint, stage in which it is stuck, grace."""
     details = [f"step {stage.step}"] if stage.step is not None and stage.checkpoint is None else []

@@ -128,6 +128,11 @@ def _job_idle(decision: decisions.JobIdle, _state: PoolState) -> Statement:
     return Statement("job idle", decision.job, f"its GPUs were idle for {duration_text(decision.duration)}: {follows}", "warn")
 
 
+@describes(decisions.JobCheckpointDue)
+def _job_checkpoint_due(decision: decisions.JobCheckpointDue, _state: PoolState) -> Statement:
+    return Statement("save due", decision.job, "its nodes save it while it runs", "quiet")
+
+
 def _requeued_word(_record: Record, decision: decisions.JobRequeued, _state: PoolState) -> str:
     return "Shrunk" if decision.without else "Requeued"
 

@@ -45,6 +45,11 @@ def _job_paused(fact: facts.JobPaused, _state: PoolState) -> Statement:
     return Statement("job paused", fact.job, fact.reason, "warn")
 
 
+@describes(facts.JobCheckpointRequested, event="CheckpointRequested")
+def _job_checkpoint_requested(fact: facts.JobCheckpointRequested, _state: PoolState) -> Statement:
+    return Statement("save requested", fact.job, with_reason("by its nodes, while it runs", fact.reason))
+
+
 @describes(facts.JobResumed, event="Unpaused")
 def _job_resumed(fact: facts.JobResumed, _state: PoolState) -> Statement:
     return Statement("job resumed", fact.job, with_reason("returns to the queue", fact.reason), "good")

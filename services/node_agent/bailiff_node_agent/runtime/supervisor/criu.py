@@ -40,7 +40,7 @@ def open_image(at: dict[str, Any]) -> int:
 
 
 def dump(request: dict[str, Any], init: int, main: int, cgroup: "str | None") -> int:
-    """Begin to save this process and its children, whose id is that in the namespaces of `init`; they stay stopped.
+    """Begin to save this process and its children, whose id is that in the namespaces of `init`; they stay stopped, or go on.
 
     cgroup: the task's. From another one, CRIU (4.2) would note that of each thread, and wait at the restore, for ever, for its
     own helper that moves threads, which does not run where cgroups are to be left alone.
@@ -57,7 +57,8 @@ def dump(request: dict[str, Any], init: int, main: int, cgroup: "str | None") ->
             with open(f"{cgroup}/cgroup.procs", "w") as group:
                 group.write("0")
         enter(init)
-        arguments = ["dump", "--tree", str(main), "--leave-stopped", "--log-file", DUMP_LOG, *_connected(request)]
+        after = "--leave-running" if request.get("goes_on") else "--leave-stopped"
+        arguments = ["dump", "--tree", str(main), after, "--log-file", DUMP_LOG, *_connected(request)]
         code = os.waitstatus_to_exitcode(os.waitpid(_run(request["criu"], arguments, image), 0)[1])
         os._exit(code if code >= 0 else KILLED - code)
     finally:

@@ -240,13 +240,16 @@ class Saves:
         self._request, self._answer, self._init = f"{task_dir}/save.json", f"{task_dir}/saved.json", init
         self._pid: int | None = None
         self._asked: dict[str, Any] = {}
+        self._unwritten: dict[str, Any] | None = None
         self._began = 0
 
     def step(self, exited: dict[int, int]) -> None:
         """Begin what is asked for, or answer it. exited: exit codes of processes that have ended."""
         if self._pid is not None and self._pid in exited:
             self._answered(exited[self._pid])
-        if self._pid is None and os.path.exists(self._request):
+        elif self._unwritten is not None:
+            self._write(self._unwritten)
+        if self._pid is None and self._unwritten is None and os.path.exists(self._request):
             with open(self._request) as file:  # the agent's, which has written it whole
                 self._asked, self._began = json.load(file), boottime_us()
             try:
@@ -257,7 +260,15 @@ class Saves:
     def _answered(self, code: int, why: str = "") -> None:
         self._pid = None
         answer = {"id": self._asked["id"], "code": code, "us": boottime_us() - self._began, "why": why, "main": self._init.inner}
-        answer["connections"] = self._asked.get("connections", [])
-        with contextlib.suppress(OSError):  # a full disk: the agent waits until the deadline
+        self._write({**answer, "connections": self._asked.get("connections", [])})
+
+    def _write(self, answer: dict[str, Any]) -> None:
+        """On a full disk the agent waits until this succeeds, or for its deadline."""
+        self._unwritten = answer
+        with contextlib.suppress(OSError):
             write_json(self._answer, answer)
-            os.unlink(self._request)
+            self._unwritten = None
+            with open(self._request) as file:
+                is_answered = json.load(file)["id"] == answer["id"]
+            if is_answered:  # otherwise an agent that has started meanwhile asks for another one
+                os.unlink(self._request)
