@@ -1,6 +1,9 @@
-"""A plain program that knows nothing of Bailiff is preempted twice, moves to another machine, and ends as if nothing had been."""
+"""A plain program that knows nothing of Bailiff is preempted twice, moves to another machine, and ends as if nothing had been; it
+is saved while it runs, and its machine is lost.
+"""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,9 +12,19 @@ from pathlib import Path
 
 import pytest
 from tests.kits.criu import criu_program, needs_criu
-from tests.kits.system import System
+from tests.kits.system import POLICY, System
 
-from bailiff_core.records.facts import EvictionStageReached, TaskExited, TaskRestored, TaskRestoreFailed, TaskStarted
+from bailiff_core.model.policy import NodeRules, SnapshotRules
+from bailiff_core.records.decisions import JobCheckpointDue, JobRequeued
+from bailiff_core.records.facts import (
+    EvictionStageReached,
+    NodeLost,
+    SnapshotStageReached,
+    TaskExited,
+    TaskRestored,
+    TaskRestoreFailed,
+    TaskStarted,
+)
 
 pytestmark = [pytest.mark.kafka, needs_criu, pytest.mark.timeout(400)]
 
@@ -55,6 +68,14 @@ def two_machines(tmp_path: Path) -> Iterator[System]:
 
 def result_in(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("result")]
+
+
+async def result_of_one_that_was_never_touched(folder: Path) -> list[str]:
+    for stage in range(3):
+        (folder / f"data/data-{stage}").touch()
+    alone = [sys.executable, "-I", "-S", str(folder / "program.py"), str(folder / "data")]
+    run_alone = partial(subprocess.run, alone, capture_output=True, text=True, check=True, start_new_session=True)
+    return result_in((await asyncio.to_thread(run_alone)).stdout)
 
 
 async def test_it_ends_with_the_same_result_as_one_that_was_never_touched(two_machines: System, tmp_path: Path) -> None:
@@ -104,10 +125,75 @@ async def test_it_ends_with_the_same_result_as_one_that_was_never_touched(two_ma
         watch.let_finish("urgent-2")
         await watch.verify()
 
-    for stage in range(3):
-        (data / f"data-{stage}").touch()
-    alone = [sys.executable, "-I", "-S", str(tmp_path / "program.py"), str(data)]
-    run_alone = partial(subprocess.run, alone, capture_output=True, text=True, check=True, start_new_session=True)
-    untouched = (await asyncio.to_thread(run_alone)).stdout
-    assert result_in(log(third)) == result_in(untouched) != []
+    assert result_in(log(third)) == await result_of_one_that_was_never_touched(tmp_path) != []
+    assert not [*(tmp_path / "shared").glob("*/plain/*/snapshot.*")]
+
+
+SECOND = 1_000_000
+SOON = NodeRules(unreachable_after=2 * SECOND, lease=6 * SECOND, lost_margin=5 * SECOND)
+EVERY = 2 * SECOND
+
+
+@pytest.fixture
+def far_machine(tmp_path: Path) -> Iterator[System]:
+    """Two machines with an agent each, which share a folder for checkpoints; `far` can be lost alone, within seconds."""
+    env = {"BAILIFF_CRIU": criu_program(), "BAILIFF_SHARED_CHECKPOINTS": str(tmp_path / "shared"), "BAILIFF_RUN_AS": "agent"}
+    policy = POLICY.model_copy(update={"nodes": SOON, "snapshots": SnapshotRules(min_interval=EVERY)})
+    system = System(tmp_path, pools={"pool-a": 1}, env={**env, "BAILIFF_HEARTBEAT_S": "0.3"}, policy=policy)
+    far = [{"name": "far", "pool": "pool-a", "gpus": "8xH100-80GB"}]
+    system.start()
+    system.machines["pool-a"] += 1
+    system.stack.start_service("node-agent", replica="-far", env={"BAILIFF_NODES": json.dumps(far)})
+    yield system
+    system.stop()
+
+
+@pytest.mark.parametrize("how", ["on request", "at intervals"])
+async def test_its_machine_is_lost_and_it_goes_on_from_where_it_was_saved(far_machine: System, tmp_path: Path, how: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    def log(attempt: int) -> str:
+        return "".join(path.read_text() for path in far_machine.folder.glob(f"state/**/logs/plain-{attempt}-0.log"))
+
+    async with far_machine.watch("pool-a") as watch:
+        both = lambda state: len(state.nodes) == 2 and all(node.snapshots for node in state.nodes.values())  # noqa: E731
+        await watch.until("both machines can save", both, 120)
+        await watch.submit("here", watch.until_signalled(), gpus=8, kind="build")
+        await watch.until_running("here")
+        here = watch.state.nodes[watch.job("here").tasks[0].node].name
+        agents = {"far": "node-agent-far", "pool-a-0": "node-agent"}
+        lost = next(name for name in agents if name != here)
+        run = f"exec {sys.executable} -I -S {tmp_path}/program.py {data}"
+        interval = {"checkpoint_every": EVERY} if how == "at intervals" else {}
+        await watch.submit("plain", run, gpus=8, checkpoint="snapshot", grace_s=60, **interval)
+        await watch.until_running("plain")
+        await watch.until("it has done its first stage", lambda _: "stage 0" in log(1))
+        if how == "on request":
+            said = await asyncio.to_thread(far_machine.command, "pool-a", "checkpoint", "plain", "--reason", "a new script")
+            assert said.startswith("plain: is being saved"), said
+        else:
+            await watch.record(JobCheckpointDue, job="plain")
+        saved = watch.job("plain").saved_until
+        await watch.until("it is saved after its first stage", lambda _: (watch.job("plain").saved_until or 0) > (saved or 0))
+        (data / "data-0").touch()
+        await watch.until("it has gone on with its second stage", lambda _: "stage 1" in log(1))
+        watch.let_finish("here")
+        await watch.until_ended("here")
+        far_machine.kill(agents[lost])
+        await watch.record(NodeLost, node=lost)
+        restored = await watch.record(TaskRestored, job="plain")
+        assert (restored.node, restored.from_attempt) == (here, 1)
+        for stage in (1, 2):
+            (data / f"data-{stage}").touch()
+        await watch.until_ended("plain")
+        assert watch.facts(TaskRestoreFailed) == []
+        stages = [each.stage for each in watch.facts(SnapshotStageReached, job="plain")]
+        assert stages[:3] == ["frozen", "dumped", "stored"]
+        [requeued] = watch.facts(JobRequeued, job="plain")
+        assert requeued.outcome == "lost"
+        assert "stage 0" not in log(2), "it did not start anew"
+        await watch.verify(orphans=True)
+    assert result_in(log(2)) == await result_of_one_that_was_never_touched(tmp_path) != []
     assert not [*(tmp_path / "shared").glob("*/plain/*/snapshot.*")]
