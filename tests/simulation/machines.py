@@ -117,8 +117,8 @@ class WatchedMachine(SimulatedMachine):
         self._check_stop(key, "TERM")
         _outside(super().terminate, key)
 
-    async def save(self, key: TaskKey, request: str) -> Dumped:
-        return await asyncio.shield(_outside(asyncio.ensure_future, super().save(key, request)))
+    async def save(self, key: TaskKey, request: str, *, goes_on: bool) -> Dumped:
+        return await asyncio.shield(_outside(asyncio.ensure_future, super().save(key, request, goes_on=goes_on)))
 
     def thaw(self, key: TaskKey) -> None:
         _outside(super().thaw, key)

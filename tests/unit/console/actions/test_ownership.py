@@ -71,7 +71,8 @@ async def test_what_admission_would_deny_is_not_published_and_the_rule_is_named(
         assert published(console) == []
         denied = (await console.console.http.get(PERMISSIONS.format("of-bob"), headers=console.headers)).json()
         assert all("(rule permissions." in reason for reason in denied.values())
-        actions = {"cancel", "pause", "resume", "migrate", "evict", "scale", "set-priority-class", "logs", "attach", "spec"}
+        actions = {"cancel", "pause", "resume", "checkpoint", "migrate", "evict", "scale", "set-priority-class"}
+            actions |= {"logs", "attach", "spec"}
         assert denied.keys() == actions
         answer = await console.console.http.get("/api/pools/pool-a/logs/of-bob", headers=console.headers)
         assert "(rule permissions.logs)" in problem(answer, 403)["detail"]
