@@ -72,7 +72,7 @@ async def test_what_admission_would_deny_is_not_published_and_the_rule_is_named(
         denied = (await console.console.http.get(PERMISSIONS.format("of-bob"), headers=console.headers)).json()
         assert all("(rule permissions." in reason for reason in denied.values())
         actions = {"cancel", "pause", "resume", "checkpoint", "migrate", "evict", "scale", "set-priority-class"}
-            actions |= {"logs", "attach", "spec"}
+        actions |= {"logs", "attach", "spec"}
         assert denied.keys() == actions
         answer = await console.console.http.get("/api/pools/pool-a/logs/of-bob", headers=console.headers)
         assert "(rule permissions.logs)" in problem(answer, 403)["detail"]

@@ -32,6 +32,7 @@ WORDS: Mapping[str, str] = {
     "ScheduleTimedOut": "the job is pending for longer than the policy allows",
     "EvictionRequested": "a user requested the eviction of the job",
     "Paused": "a user suspended the job",
+    "CheckpointRequested": "a user asked for a snapshot of the running job",
     "Unpaused": "a user resumed the job; it returns to the queue",
     "MigrationRequested": "a user requested that the job moves to other nodes",
     "Idle": "the GPUs of the job are idle for longer than the policy allows",
