@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 from tests.kits.log_builder import DAY, MINUTE, SECOND, Story, policy
 
-from bailiff_core.lifecycle import stale_grace
+from bailiff_core.lifecycle import snapshot_interval, stale_grace
 from bailiff_core.model.document import TEN_YEARS
 from bailiff_core.model.grace import grace_of, term_after
 from bailiff_core.model.policy import DEFAULT_CLAIMS
@@ -73,6 +73,15 @@ def _restart_backoff() -> None:
     assert story.job("low").phase == "starting", "nobody waits for it meanwhile"
 
 
+def _checkpoint_every() -> None:
+    story = pool()
+    story.runs("never", gpus=1, checkpoint="snapshot", checkpoint_every=TEN_YEARS)
+    story.runs("often", gpus=1, checkpoint="snapshot", checkpoint_every=1)
+    never, often = (snapshot_interval.due(story.state, story.job(name)) for name in ("never", "often"))
+    assert (never or 0) > story.time + TEN_YEARS - MINUTE, "the job itself waits"
+    assert (often or 0) > story.time + 9 * MINUTE, "none is shorter than the policy's"
+
+
 def _of_a_request(change: Callable[[Story], object]) -> Callable[[], None]:
     def bounded() -> None:
         story = pool()
@@ -110,6 +119,7 @@ BOUNDS = {
     "SubmitJob.demand.stale_grace": _stale_grace,
     "SubmitJob.demand.run_time_limit": _run_time_limit,
     "SubmitJob.demand.restart_backoff": _restart_backoff,
+    "SubmitJob.demand.checkpoint_every": _checkpoint_every,
     "CancelJob.grace": _of_a_request(_cancel),
     "EvictJob.grace": _of_a_request(_evict),
     "DrainNode.deadline": _drain_deadline,
