@@ -459,3 +459,25 @@ async def test_an_eviction_meanwhile_saves_the_task_after_it(world: World) -> No
     await world.starts("print('started anew')", 1, snapshot)
     assert (await world.seen(TaskExitedReport, 2)).exit_code == 0
     assert world.output(1) == "went on 2\n"
+
+
+CONNECTS_LATER = """
+print("ready", flush=True)
+while not os.path.exists("hold"):
+    time.sleep(0.01)
+"""
+
+
+async def test_an_eviction_that_cannot_save_it_leaves_the_snapshot_from_while_it_ran(world: World) -> None:
+    await world.starts_and_is_ready(CONNECTS_LATER + HELD + "print('held', flush=True)\n" + WAITS)
+    snapshot = await world.saved(await world.save())
+    (world.folder / "work/hold").touch()
+    await until(lambda: "held" in world.output(0))
+    await world.evict()
+    await world.seen(TaskReleasedReport)
+    assert "save_failed" in world.stages()
+    await world.starts("print('started anew')", 1, snapshot)
+    await world.seen(TaskRestoredReport)
+    world.go()
+    await world.seen(TaskExitedReport, 2)
+    assert world.output(1) == "held\nready\nwent on 2\n"

@@ -128,10 +128,10 @@ class Saver:
             digest, size = await self._sealed(image, dumped)
             reach("stored", sha256=digest, bytes=size)
         except (NotSaved, OSError, UnknownTask) as problem:
-            reach("save_failed", reason=_words(problem)[:MAX_REASON])
             if image is not None:
                 with suppress(OSError):
                     await self.context.images.drop(image)
+            reach("save_failed", reason=_words(problem)[:MAX_REASON])
             if isinstance(problem, Damaged):
                 await runtime.kill(task.key)  # it must not go on
 
