@@ -145,7 +145,7 @@ async def test_all_surfaces_agree(story: Story, database: str, tmp_path: Path) -
     for name in ProjectView.__annotations__:
         assert red[name] == live_red[name] == usage[name], name  # type: ignore[literal-required]
     of_red = convert.project(red)
-    for name in ("used", "quota", "limit", "fair_share", "borrowed"):
+    for name in ("used", "quota", "limit", "fair_share", "past_use", "borrowed"):
         amounts = red[name]  # type: ignore[literal-required]
         found = getattr(of_red, name)
         cpus = None if amounts["cpu_milli"] is None else amounts["cpu_milli"] / 1000

@@ -18,7 +18,7 @@ class Member:
         limit: None: no bound.
         step: In which steps it can use a share.
         owed: What rounding of earlier turns owes it.
-        used: What it used beyond its quota on average.
+        used: What it used beyond its quota on average, twice.
         in_force: Its quota in force, once divided; None: no bound.
     """
 
@@ -116,7 +116,7 @@ def fill(
         due = [member for member in rank if member.age in losses]
         for member in due if past else ():
             part = Fraction(sum(each.used for each in due) * weight(member)) / sum(map(weight, due))
-            losses[member.age] -= 10 * floor(part - member.used)
+            losses[member.age] -= 5 * floor(part - member.used)
         again = []
         for member in sorted([each for each in rank if each.age in losses], key=lambda each: (losses[each.age], each.age)):
             size = common if member.age in returned else member.step

@@ -92,6 +92,7 @@ class Project:
     Attributes:
         name: Its name; empty for jobs without a project.
         quota_in_force: Less than the quota where more is asked for than there is.
+        past_use: Usage above the quota, on average over the past; without a half-life 0.
         borrowed: Usage above the quota.
     """
 
@@ -104,6 +105,7 @@ class Project:
     quota_in_force: Amounts
     limit: Amounts
     fair_share: Amounts
+    past_use: Amounts
     borrowed: Amounts
     jobs_running: int
     jobs_pending: int

@@ -98,6 +98,7 @@ class ProjectView(TypedDict):
     quota_in_force: Annotated[Amounts, Field(description="Less than the quota where more is asked for than there is.")]
     limit: Amounts
     fair_share: Amounts
+    past_use: Annotated[Amounts, Field(description="Above the quota, on average over the past; without a half-life 0.")]
     borrowed: Annotated[Amounts, Field(description="Usage above the quota.")]
 
 
@@ -182,6 +183,7 @@ def project_view(project: str, usage: Mapping[str, Sequence[int | None]]) -> Pro
         "quota_in_force": _amounts(usage["quota_in_force"]),
         "limit": _amounts(usage["limit"]),
         "fair_share": _amounts(usage["fair_share"]),
+        "past_use": _amounts(usage["past_use"]),
         "borrowed": _amounts(borrowed),
     }
 

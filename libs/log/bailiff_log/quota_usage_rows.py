@@ -9,7 +9,7 @@ from bailiff_core.records import Record
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_core.scheduling_snapshot import current_snapshot
 
-AMOUNTS = ("used", "non_preemptible", "requested", "quota", "quota_in_force", "limit", "fair_share")
+AMOUNTS = ("used", "non_preemptible", "requested", "quota", "quota_in_force", "limit", "fair_share", "past_use")
 """Each with thousandths of GPUs, thousandths of CPUs and bytes of memory; null: unlimited."""
 USAGE_COLUMNS = ("pool", "seq", "project", "time", *AMOUNTS)
 USAGE_NAMES = ", ".join(f'"{name}"' for name in USAGE_COLUMNS)  # quoted, as limit is a word of SQL
@@ -47,6 +47,7 @@ def project_usage(state: PoolState) -> dict[str, dict[str, list[int | None]]]:
             "quota_in_force": _listed(usage.entitlements[name].quota),
             "limit": _listed(branch.limit),
             "fair_share": _listed(usage.entitlements[name].share if name else usage.schedulable),
+            "past_use": _listed(usage.past_use(name)),
         }
         for name, branch in usage.tree.branches.items()
     }

@@ -10,7 +10,7 @@ from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on
 
 from bailiff.client import projects
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_core.model.policy import DEFAULT_POLICY, Limits, Policy
+from bailiff_core.model.policy import DEFAULT_POLICY, FairnessRules, Limits, Policy
 from bailiff_core.records.facts import PolicyApplied
 
 TREE = [
@@ -62,6 +62,23 @@ def test_project_list_names_limits_that_are_near(monkeypatch: pytest.MonkeyPatch
     made.submit("train", gpus=1, project="vision")
     bailiff = command_on(lambda: AnsweringBus(made), monkeypatch, str(tmp_path / "cache"))
     assert "Project vision: 1 of 1 open jobs (limits.project.open_jobs)" in bailiff("project", "list").output
+
+
+def test_past_use_is_listed_where_it_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made, rules = LogWriter(), with_projects({"name": "vision"}, {"name": "speech"})
+    made.begin(rules.model_copy(update={"fairness": FairnessRules(half_life=86_400_000_000)}))
+    made.node("gpu-01")
+    made.submit("train", gpus=8, project="vision")
+    made.start("train")
+    made.after(86_400_000_000).submit("listen", gpus=8, project="speech")
+    bailiff = command_on(lambda: AnsweringBus(made), monkeypatch, str(tmp_path / "cache"))
+    head, vision, speech, *said = bailiff("project", "list").output.splitlines()
+    assert ("PAST USE" in head, vision.split()[4], speech.split()[2]) == (True, "3.989", "0")
+    used = "Project vision used twice its part beyond quotas over time: 3.989 GPUs on average, by a half-life of 1d"
+    assert " ".join(said).startswith(f"{used}; so project speech goes first.")
+    assert ["past", "use", "3.989", "GPUs,"] in [
+        line.split()[:4] for line in bailiff("project", "describe", "vision").output.splitlines()
+    ]
 
 
 def test_json_output_has_every_amount(bailiff: Run) -> None:

@@ -124,7 +124,7 @@ def test_past_use_is_the_same_however_often_it_is_added_up() -> None:
     assert use_of(*pieces) == pytest.approx(use_of((8000, total)), abs=1)
 
 
-def both_want_all(vision_used: int = 4000, quota: int = 0) -> PoolState:
+def both_want_all(vision_used: int = 2000, quota: int = 0) -> PoolState:
     """Eight GPUs that `vision` has; `language` asks for as many since now. vision_used: on average, thousandths."""
     projects = [{"name": "vision"}, {"name": "language", "quota": {"gpus": quota}}]
     jobs = [{"name": f"v{at}", "project": "vision", "gpus": 1, "node": "n1", "last_start": "9h ago"} for at in range(8)]
@@ -142,7 +142,7 @@ def test_who_had_its_part_before_has_less_now_as_in_the_text() -> None:
     state = both_want_all()
     assert [current_usage(state).entitlements[name].share.gpu_milli for name in ("vision", "language")] == [4000, 4000]
     (began,) = share_turns(state)
-    assert [(each.project, each.gpu_milli) for each in began.used] == [("vision", 4000)]
+    assert [(each.project, each.gpu_milli) for each in began.used] == [("vision", 2000)]
     enact(state, began)
     assert [current_usage(state).entitlements[name].share.gpu_milli for name in ("vision", "language")] == [2000, 6000]
     assert (list(share_turns(state)), next_share_turn(state)) == ([], state.now + 6 * 60 * MINUTE)
@@ -162,14 +162,14 @@ def test_a_policy_without_a_half_life_forgets_and_another_half_life_keeps_the_av
     longer = {**rules, "fairness": {"half_life": "14d"}}
     append_facts(state, PolicyApplied(policy=Policy.model_validate(longer, strict=False)))
     assert state.past_use is not None
-    assert (state.past_use.half_life, average_use(state, "vision")) == (2 * WEEK, pytest.approx(4000, abs=1))
+    assert (state.past_use.half_life, average_use(state, "vision")) == (2 * WEEK, pytest.approx(2000, abs=1))
     append_facts(state, PolicyApplied(policy=Policy.model_validate({**rules, "fairness": {}}, strict=False)))
     assert (state.past_use, state.share_turns) == (None, {})
 
 
 def test_who_used_more_than_its_part_is_said_to_whoever_goes_first() -> None:
     state = both_want_all()
-    used = "Project vision used twice its part beyond quotas over time: 4 GPUs on average, by a half-life of 7d"
+    used = "Project vision used twice its part beyond quotas over time: 2 GPUs on average, by a half-life of 7d"
     said = f"{used}; so project language goes first."
     assert turns_to_come(state) == [said]
     assert [each.text for each in share_turn_sentences(state, [state.jobs["l1"]])] == [said]

@@ -99,7 +99,7 @@ def _gpu(row: DeviceRow) -> of_pools.Gpu:
 
 def project(row: ProjectRow) -> of_pools.Project:
     """A project."""
-    names = ("used", "quota", "quota_in_force", "limit", "fair_share", "borrowed")
+    names = ("used", "quota", "quota_in_force", "limit", "fair_share", "past_use", "borrowed")
     amounts: Mapping[str, Any] = {name: _amounts(row[name]) for name in names}  # type: ignore[literal-required]
     return _value(of_pools.Project, row, name=row["project"], **amounts)
 

@@ -26,9 +26,9 @@ def projects_table(
     if not rows:
         return Text("No projects. Create one: bailiff project create NAME --gpus 4", "dim")
     more = ["CPU", "MEMORY"] if wide else []
-    made = table(
-        "PROJECT", "GPUS", *more, "FAIR SHARE", "LIMIT", "PRIO", "RUNNING", "PENDING", right=("PRIO", "RUNNING", "PENDING")
-    )
+    past = ["PAST USE"] if any(row["past_use"]["gpus"] for row in rows) else []
+    heads = ("PROJECT", "GPUS", *more, *past, "FAIR SHARE", "LIMIT", "PRIO", "RUNNING", "PENDING")
+    made = table(*heads, right=("PRIO", "RUNNING", "PENDING"))
     for row in rows:
         over = bool(row["borrowed"]["gpus"])
         used, quota = row["used"], row["quota"]
@@ -40,6 +40,7 @@ def projects_table(
             text(("" if flat else "  " * row["depth"]) + (row["project"] or "(none)"), "bold" if row["project"] else "dim"),
             Text(row["usage_text"], "yellow" if over else ""),
             *(cells if wide else []),
+            *(_gpus(row["past_use"]["gpus"]) for _ in past),
             _gpus(row["fair_share"]["gpus"]),
             _gpus(row["limit"]["gpus"]),
             str(row["priority"] or "-"),
@@ -54,8 +55,8 @@ def project_block(found: Mapping[str, Any]) -> RenderableType:
     row = found["summary"]
     facts = pairs()
     facts.add_row("GPUs", text(row["usage_text"]))
-    for name in ("used", "quota", "quota_in_force", "borrowed", "fair_share", "limit"):
-        if name == "quota_in_force" and row[name] == row["quota"]:
+    for name in ("used", "quota", "quota_in_force", "borrowed", "past_use", "fair_share", "limit"):
+        if (name == "quota_in_force" and row[name] == row["quota"]) or (name == "past_use" and not row[name]["gpus"]):
             continue
         facts.add_row(name.replace("_", " "), text(amounts_text(row[name])))
     facts.add_row("not preemptible", text(f"{amounts_text(row['non_preemptible'])} (limited to the quota)"))

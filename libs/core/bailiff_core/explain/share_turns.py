@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from bailiff_core.fold.past_use import average_use
 from bailiff_core.humanize import duration_text, gpus_text, thousandths_text
 from bailiff_core.lifecycle.share_turns import turns_for
 from bailiff_core.model.project_tree import are_several, project_text, projects_text
@@ -37,7 +36,7 @@ def turns_to_come(state: PoolState) -> list[str]:
 def _by_use(state: PoolState, usage: Usage, parent: str, half_life: int) -> Iterator[Sentence]:
     """Who of those that ask for GPUs used more than its part by weight, and who goes first for it."""
     names = [name for name in usage.tree.children[parent] if usage.requested(name).gpu_milli]
-    used = {name: average_use(state, name) for name in names}
+    used = {name: int(usage.past_use(name).gpu_milli) for name in names}
     weights = {name: usage.tree.branches[name].weights[0] for name in names}
     parts = {name: sum(used.values()) * weights[name] // (sum(weights.values()) or 1) for name in names}
     above = [name for name in names if used[name] > parts[name]]

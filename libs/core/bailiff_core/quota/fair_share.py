@@ -18,7 +18,8 @@ from .demand_vector import whole
 
 WHOLE_GPU = 1000
 UNUSED: Sequence[Sequence[Amount]] = ((), (), ())
-CATCH_UP = 10  # how often what the past owes counts beside what rounding takes now, where a step is left over
+PAST_COUNTS = 2  # so many times: with 1, a job that needs the whole pool would wait for the other one's to be forgotten
+CATCH_UP = 5  # how often what the past owes counts beside what rounding takes now, where a step is left over
 
 
 class Entitlement(NamedTuple):
@@ -162,8 +163,8 @@ def entitlements(
         full = [quotas[name] for name in family.names]
         requests = [requested.get(name, ZERO) for name in family.names]
         owing = [owed.get(name, 0) for name in family.names] if owed else [0] * len(family.names)
-        past = [used.get(name, 0) for name in family.names] if used else []
-        pasts = [_in_proportion(past, each, total.gpu_milli) for each in total] if any(past) else UNUSED
+        past = [in_proportion(PAST_COUNTS * used.get(name, 0), total) for name in family.names] if used else ()
+        pasts = [column if any(column) else () for column in zip(*past, strict=True)] or UNUSED
         inputs = (above, full, requests, [steps.of(name) for name in family.names], owing, pasts)
         before = cache.get(family.parent)
         if before is None or before.inputs != inputs:
@@ -172,10 +173,10 @@ def entitlements(
     return found
 
 
-def _in_proportion(past: Sequence[int], total: Amount, gpus: Amount) -> Sequence[Amount]:
-    """What was used of a resource, as CPU and memory follow the GPUs; empty: nothing."""
-    found = [amount * total // (gpus or 1) for amount in past]
-    return found if any(found) else []
+def in_proportion(gpu_milli: int, total: ResourceVector) -> ResourceVector:
+    """So many thousandths of GPUs, and the same part of the CPUs and the memory."""
+    cpu_milli, memory_bytes = (gpu_milli * amount // (total.gpu_milli or 1) for amount in total[1:])
+    return ResourceVector(gpu_milli, cpu_milli, memory_bytes)
 
 
 def _divide(
@@ -270,7 +271,7 @@ def _fill(
 ) -> list[Amount]:
     """Adds `rest` to the shares by weight, the first ranks first, up to what is wanted, in steps.
 
-    What somebody used in the past (`past`; empty: nobody did) counts as if it was part of `rest`, and was given already.
+    What was used in the past (`past`, as often as it counts; empty: nothing) is as if it was part of `rest`, and given already.
     """
     start, shares = shares, list(shares)
     short: list[int] = []

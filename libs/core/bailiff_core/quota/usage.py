@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from bailiff_core.fold.past_use import average_use
 from bailiff_core.model.gpu_shares import task_resources
 from bailiff_core.model.mig import mig_weights_of
 from bailiff_core.model.policy import Policy
@@ -18,7 +19,7 @@ from bailiff_core.placement.task_requirements import TaskRequirements, requireme
 
 from .counted_capacity import Accepted, AcceptedSizes, CountedCapacity, Needs
 from .demand_vector import Placed, by_bytes, exact, of_members, of_places, size_of
-from .fair_share import Contest, Division, Entitlements, Steps, entitlements
+from .fair_share import Contest, Division, Entitlements, Steps, entitlements, in_proportion
 from .quotas_in_full import quotas_in_full
 
 MAX_JOURNAL = 10_000
@@ -117,6 +118,10 @@ class Usage:
         if not self.entitlements:
             return {}
         return {name: found.contest for name, found in self._divided.items() if found.contest is not None}
+
+    def past_use(self, project: str) -> ResourceVector:
+        """What the project used beyond its quota, on average over the past; CPU and memory follow the GPUs."""
+        return in_proportion(average_use(self._state, project), self._capacity.total)
 
     def is_short(self, parent: str) -> bool:
         """Whether some child of the project has a share of fewer GPUs than it asks for, within its limit."""

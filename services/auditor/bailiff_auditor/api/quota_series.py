@@ -57,7 +57,7 @@ STEPS = f"""WITH held AS (
     FROM parts GROUP BY name, step"""  # noqa: S608 - our own names
 """What each project and those above it used, step by step, cut at the bounds of intervals: milli-GPU-seconds in each."""
 SAMPLES = """SELECT project, least($4, greatest(-1, floor(extract(epoch FROM time - $2::timestamptz) / $5)))::int AS step,
-    avg(fair_share[1])::float8 / 1000 AS fair_share
+    avg(fair_share[1])::float8 / 1000 AS fair_share, avg(past_use[1])::float8 / 1000 AS past_use
     FROM project_usage WHERE pool = $1 AND time < $3 AND time >= coalesce((SELECT max(time) FROM project_usage
         WHERE pool = $1 AND project = '' AND time <= $2), $2) GROUP BY 1, 2"""
 
@@ -69,6 +69,7 @@ class ProjectSeries(BaseModel):
     gpus: Series = Field(description="Used, on average in the interval: accounting's `used`.")
     quota: Series
     fair_share: Series = Field(description="The mean of samples, about one per minute.")
+    past_use: Series = Field(description="Above the quota, on average over the past by the half-life; the mean of samples.")
     borrowed: Series = Field(description="Usage above quota, on average. Of a project without children: accounting's `borrowed`.")
     gpu_hours: float
     borrowed_gpu_hours: float
@@ -136,8 +137,8 @@ async def _series(
     periods = [Period(*each) for each in zip(starts, ends, trees, strict=True) if each[0] < each[1]]
     names = sorted({name for period in periods for name in period.tree.branches if only is None or name in only})
     used = await _used(reading, begin, until, periods, length)
-    shares = await _shares(reading, begin, until, length, len(bounds) - 1)
-    projects = [_project(name, bounds, periods, used.get(name, {}), shares.get(name, {})) for name in names]
+    samples = await _samples(reading, begin, until, length, len(bounds) - 1)
+    projects = [_project(name, bounds, periods, used.get(name, {}), samples.get(name, {})) for name in names]
     return {
         "from": begin,
         "to": until,
@@ -166,11 +167,13 @@ async def _used(
     return found
 
 
-async def _shares(reading: Reading, begin: datetime, until: datetime, length: int, count: int) -> dict[str, dict[int, float]]:
-    """The fair share of each project, by interval; -1: by the sample before the first."""
-    found: dict[str, dict[int, float]] = {}
+async def _samples(
+    reading: Reading, begin: datetime, until: datetime, length: int, count: int
+) -> dict[str, dict[int, Mapping[str, Any]]]:
+    """The fair share and past use of each project, by interval; -1: by the sample before the first."""
+    found: dict[str, dict[int, Mapping[str, Any]]] = {}
     for row in await reading.fetch(SAMPLES, reading.pool["id"], begin, until, count - 1, length):
-        found.setdefault(row["project"], {})[row["step"]] = row["fair_share"]
+        found.setdefault(row["project"], {})[row["step"]] = row
     return found
 
 
@@ -179,18 +182,20 @@ def _project(
     bounds: Sequence[float],
     periods: Sequence[Period],
     used: Mapping[int, Mapping[str, Any]],
-    shares: Mapping[int, float],
+    samples: Mapping[int, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    series: dict[str, Series] = {"gpus": [], "quota": [], "fair_share": [], "borrowed": []}
-    share = shares.get(-1)
+    series: dict[str, Series] = {"gpus": [], "quota": [], "fair_share": [], "past_use": [], "borrowed": []}
+    unknown: Mapping[str, Any] = {"fair_share": None, "past_use": None}
+    sample = samples.get(-1, unknown)
     for step, (begin, end) in enumerate(pairwise(bounds)):
         sums = used.get(step, {})
         milli_seconds = 1000 * (end - begin)
         quota = _quota(name, periods, begin, end)
-        share = shares.get(step, share)
+        sample = samples.get(step, sample)
         series["gpus"].append(round(sums.get("gpus", 0.0) / milli_seconds, 3))
         series["quota"].append(quota)
-        series["fair_share"].append(share)
+        for each in unknown:
+            series[each].append(sample[each])
         series["borrowed"].append(None if quota is None else round(sums.get("borrowed", 0.0) / milli_seconds, 3))
     rows = used.values()
     return {

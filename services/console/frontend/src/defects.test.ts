@@ -12,7 +12,7 @@ import { jobSigns, signOf } from "./shared/gpuCellStyle";
 import { aNode, aProject } from "./testing/liveRows";
 import { columns } from "./ui/Chart";
 
-const usage = (time: string, gpus: number): UsagePoint => ({ time, gpus, quota: null, fair_share: 16, borrowed: null });
+const usage = (time: string, gpus: number): UsagePoint => ({ time, gpus, quota: null, fair_share: 16, past_use: null, borrowed: null });
 
 test("the time axis extends to the newest time of the log, and the newest sample holds until then", () => {
   const items = [usage("2026-01-01T00:00:00Z", 0), usage("2026-01-01T00:00:09Z", 8)];

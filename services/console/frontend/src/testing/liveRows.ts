@@ -85,6 +85,7 @@ export function aProject(name: string, used: number, quota: number | null, fair:
     quota_in_force: gpus(quota),
     limit: gpus(null),
     fair_share: gpus(fair),
+    past_use: gpus(0),
     borrowed: gpus(quota === null ? 0 : Math.max(0, used - quota)),
     usage_text: "",
     jobs_running: 0,

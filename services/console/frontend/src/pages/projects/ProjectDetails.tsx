@@ -61,6 +61,7 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
                   <DescriptionItem name="quota">{quotaText(row, resource)}</DescriptionItem>
                   <DescriptionItem name="fair share">{amount(row.fair_share[resource], resource)}</DescriptionItem>
                   <DescriptionItem name="borrowed">{amount(row.borrowed[resource] ?? 0, resource)}</DescriptionItem>
+                  {row.past_use[resource] ? <DescriptionItem name="past use">{amount(row.past_use[resource], resource)}</DescriptionItem> : null}
                   <DescriptionItem name="limit">{amount(row.limit[resource], resource)}</DescriptionItem>
                 </dl>
               </li>

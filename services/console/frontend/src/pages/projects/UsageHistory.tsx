@@ -34,7 +34,7 @@ export function UsageHistory({ pool, project, to, over, aside }: Props & { proje
           const [series] = found.projects;
           const past = series ? pointsOf(found, series) : [];
           const items = row && to !== null && over?.end === null ? withCurrent(past, row, to) : past;
-          return <ChartOrTable items={items} text={series ? usageText(series) : ""} series={usageLines(items)} until={over?.end ?? to} rest={[["Quota", (item) => (item.quota === null ? "unlimited" : rounded(item.quota))], ["Fair share", (item) => (item.fair_share === null ? "–" : rounded(item.fair_share))], ["Borrowed", (item) => rounded(item.borrowed ?? 0)]]} gpus={(item) => rounded(item.gpus)} />;
+          return <ChartOrTable items={items} text={series ? usageText(series) : ""} series={usageLines(items)} until={over?.end ?? to} rest={[["Quota", (item) => (item.quota === null ? "unlimited" : rounded(item.quota))], ["Fair share", (item) => (item.fair_share === null ? "–" : rounded(item.fair_share))], ["Borrowed", (item) => rounded(item.borrowed ?? 0)], ["Past use", (item) => rounded(item.past_use ?? 0)]]} gpus={(item) => rounded(item.gpus)} />;
         }}
       </Loaded>
     </Card>

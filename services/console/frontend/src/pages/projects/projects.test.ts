@@ -8,7 +8,7 @@ import { projectPath } from "../../ui";
 import { borrowedLines, borrowedText, borrowers } from "./borrowingSeries";
 import { jobsOf } from "./projectJobs";
 import { ALL, pathTo, treeRows } from "./treeRows";
-import { pointsOf, rangeOf, usageLines, usageText, type UsagePoint } from "./usageSeries";
+import { pointsOf, rangeOf, usageLines, usageText, withCurrent, type UsagePoint } from "./usageSeries";
 
 describe("share status", () => {
   const statusOf = (used: number, quota: number | null, fair: number, pending = 0): string[] => {
@@ -127,14 +127,19 @@ it("jobs of a project: evicting, running, pending, then the rest", () => {
   expect(jobsOf([...jobs, aJob("other", { project: "x" })], (name) => name === "research").map((job) => job.job)).toEqual(["evicting", "running", "pending", "paused"]);
 });
 
-const aSeries = (project: string, changed: Partial<ProjectSeries>): ProjectSeries => ({ project, gpus: [], quota: [], fair_share: [], borrowed: [], gpu_hours: 0, borrowed_gpu_hours: 0, max_gpus: 0, max_borrowed: 0, borrowed_part: 0, ...changed });
+const aSeries = (project: string, changed: Partial<ProjectSeries>): ProjectSeries => ({ project, gpus: [], quota: [], fair_share: [], past_use: [], borrowed: [], gpu_hours: 0, borrowed_gpu_hours: 0, max_gpus: 0, max_borrowed: 0, borrowed_part: 0, ...changed });
 
 describe("usage over time", () => {
-  const item = (gpus: number, quota: number | null, at: number): UsagePoint => ({ time: `2026-01-01T00:0${at}:00Z`, gpus, quota, fair_share: 6, borrowed: quota === null ? null : Math.max(0, gpus - quota) });
+  const item = (gpus: number, quota: number | null, at: number): UsagePoint => ({ time: `2026-01-01T00:0${at}:00Z`, gpus, quota, fair_share: 6, past_use: null, borrowed: quota === null ? null : Math.max(0, gpus - quota) });
 
   it("of each interval, within the quota and above it", () => {
     const found = usageLines([item(3, 4, 0), item(6, 4, 1), item(6, null, 2)]);
     expect(found.map(({ name, values }) => [name, values])).toEqual([["used, within the quota", [3, 4, 6]], ["borrowed", [0, 2, 0]], ["quota", [4, 4, null]], ["fair share", [6, 6, 6]]]);
+  });
+
+  it("past use is a line where it counts in shares", () => {
+    const points = withCurrent([item(3, 4, 0)], aProject("p", 6, 4, 6, { past_use: { gpus: 1.5, cpu_milli: 0, memory_bytes: 0 } }), "2026-01-01T00:01:00Z");
+    expect(usageLines(points).at(-1)).toEqual({ name: "past use", kind: "line", colour: "--cat-2", values: [null, 1.5] });
   });
 
   it("a mean of what was borrowed is not the mean use above the mean quota", () => {

@@ -10,6 +10,7 @@ export interface UsagePoint {
   gpus: number;
   quota: number | null;
   fair_share: number | null;
+  past_use: number | null;
   borrowed: number | null;
 }
 
@@ -21,21 +22,22 @@ export const loadQuotaSeries = (pool: string, { from, end }: ChartWindow, points
   get(archivePath(pool, `quota-series?${new URLSearchParams({ points: `${points}`, from, ...(end !== null && { to: end }), ...(project !== null && { project }) })}`), signal);
 
 /** The intervals of one project. */
-export const pointsOf = ({ times }: QuotaSeries, { gpus, quota, fair_share, borrowed }: ProjectSeries): UsagePoint[] =>
-  times.map((time, at) => ({ time, gpus: gpus[at] ?? 0, quota: quota[at] ?? null, fair_share: fair_share[at] ?? null, borrowed: borrowed[at] ?? null }));
+export const pointsOf = ({ times }: QuotaSeries, { gpus, quota, fair_share, past_use, borrowed }: ProjectSeries): UsagePoint[] =>
+  times.map((time, at) => ({ time, gpus: gpus[at] ?? 0, quota: quota[at] ?? null, fair_share: fair_share[at] ?? null, past_use: past_use[at] ?? null, borrowed: borrowed[at] ?? null }));
 
 /** The points and, as the newest one, the live state: what the archive has ends with its newest record. */
-export function withCurrent(points: readonly UsagePoint[], { used, quota, fair_share, borrowed }: LiveProject, to: string): UsagePoint[] {
-  return [...points.filter((point) => point.time < to), { time: to, gpus: used.gpus ?? 0, quota: quota.gpus, fair_share: fair_share.gpus, borrowed: borrowed.gpus }];
+export function withCurrent(points: readonly UsagePoint[], { used, quota, fair_share, past_use, borrowed }: LiveProject, to: string): UsagePoint[] {
+  return [...points.filter((point) => point.time < to), { time: to, gpus: used.gpus ?? 0, quota: quota.gpus, fair_share: fair_share.gpus, past_use: past_use.gpus, borrowed: borrowed.gpus }];
 }
 
-/** The lines of the chart: what the project uses within its quota and beyond. */
+/** The lines of the chart: what the project uses within its quota and beyond, and used beyond it in the past, if that counts. */
 export function usageLines(items: readonly UsagePoint[]): Series[] {
   return [
     { name: "used, within the quota", kind: "stacked", values: items.map((item) => item.gpus - (item.borrowed ?? 0)) },
     { name: "borrowed", kind: "stacked", colour: "--cat-1", values: items.map((item) => item.borrowed ?? 0) },
     { name: "quota", kind: "dashed", values: items.map((item) => item.quota) },
     { name: "fair share", kind: "dotted", values: items.map((item) => item.fair_share) },
+    ...(items.some((item) => item.past_use) ? [{ name: "past use", kind: "line" as const, colour: "--cat-2", values: items.map((item) => item.past_use) }] : []),
   ];
 }
 
