@@ -163,11 +163,8 @@ def _only_pool(names: Sequence[str]) -> str:
 
 def _connection(settings: ClientSettings) -> HttpConnection:
     from bailiff.client.http_connection import HttpConnection
-    from bailiff_bus.kafka_settings import secret_of
-    from bailiff_service.access_tokens import client_token
 
     if not settings.api:
         text = "accounting reads the archive through the HTTP API, and its address, BAILIFF_API, is not set"
         raise ClientError(ExitCode.USAGE, text, how_to_reach("BAILIFF_API"))
-    token = client_token(settings.api, secret_of(settings.api_token), settings.api_token_file, settings.state_dir)
-    return HttpConnection(settings.api, token, settings.kafka.request_timeout)
+    return HttpConnection(settings.api, settings.token_of_api(), settings.kafka.request_timeout)

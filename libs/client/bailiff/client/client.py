@@ -60,11 +60,8 @@ def bus_of(settings: ClientSettings) -> Bus:
     if not settings.api:
         return kafka()
     from bailiff.client.http_log import HttpLogSource
-    from bailiff_bus.kafka_settings import secret_of
-    from bailiff_service.access_tokens import client_token
 
-    token = client_token(settings.api, secret_of(settings.api_token), settings.api_token_file, settings.state_dir)
-    return HttpLogSource(settings.api, token, kafka, settings.kafka.request_timeout)
+    return HttpLogSource(settings.api, settings.token_of_api(), kafka, settings.kafka.request_timeout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,13 @@ class ClientSettings(ServiceSettings):
     witnesses: Annotated[int, Field(ge=0)] = 0
     witness_keys: tuple[str, ...] = ()
 
+    def token_of_api(self) -> str | None:
+        """The token for `api`; None where none is known."""
+        from bailiff_bus.kafka_settings import secret_of
+        from bailiff_service.access_tokens import client_token
+
+        return client_token(self.api or "", secret_of(self.api_token), self.api_token_file, self.state_dir)
+
     def named_witnesses(self) -> frozenset[str]:
         """The keys in `witness_keys`. Raises `ClientError`."""
         from bailiff_log.cosignatures import witness_keys
