@@ -18,7 +18,7 @@ from bailiff_admission.input_consumer import INPUTS
 from bailiff_bus import topics
 from bailiff_bus.kafka import connected_admin
 from bailiff_bus.topic_admin import create_topics
-from bailiff_core.records.facts import InputsLost, JobSubmitted
+from bailiff_core.records.facts import InputsLost, JobSubmitted, WriterStarted
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -97,6 +97,10 @@ async def test_a_topic_made_anew_and_filled_beyond_the_position_is_read_from_its
         for job in jobs:
             await pool.submit(job, "true", gpus=0, partition=0)
         if not running:
+            writers = len(pool.facts(WriterStarted))
+            lone.start_service("admission")  # one that ends at once: its first record must not hide that the topic is another
+            await pool.until("a writer has begun", lambda _: len(pool.facts(WriterStarted)) > writers)
+            lone.kill("admission")
             lone.start_service("admission")
         for job in jobs:
             await pool.until_ended(job)

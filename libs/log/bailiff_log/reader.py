@@ -43,8 +43,8 @@ OnEntries = Callable[[Sequence[Entry]], Awaitable[None]]
 class AuditReader:
     """Follows the chain of one pool in its partition, from the start or from a snapshot's (head, offset).
 
-    head: the chain after the last record read. head_offset, head_time: its offset, if it is known, and the broker's
-    append time. offset: the next Kafka offset to read. known_end: the end of the partition when it was last queried.
+    head: the chain after the last record read. head_offset: its offset, if it is known.
+    offset: the next Kafka offset to read. known_end: the end of the partition when it was last queried.
     """
 
     topic = AUDIT.name
@@ -69,7 +69,6 @@ class AuditReader:
         self._on_orphan = on_orphan
         self._orphans_counted_to = offset
         self.head_offset: int | None = None
-        self.head_time = 0
         self._reader: Reader | None = None
         self._woken = False
         self._check = LogSignatureCheck(pool)
@@ -113,7 +112,6 @@ class AuditReader:
         self._move(reader, self.offset)
         if found and (found[0].offset, record_hash(Wire(found[0].headers, found[0].value))) != (head_offset, self.head.hash):
             raise OffsetOutOfRange(AUDIT.name, self.partition, head_offset, span)
-        self.head_time = found[0].time if found else self.head_time
 
     async def _opened(self, offset: int | None = None) -> Reader:
         if self._reader is None:
@@ -219,5 +217,5 @@ class AuditReader:
                 self._on_orphan(orphan)
             return orphan
         self.head, record = followed
-        self.head_offset, self.head_time = message.offset, message.time
+        self.head_offset = message.offset
         return Entry(record, wire, message.offset, message.time, self.head.hash)

@@ -90,7 +90,7 @@ class InputConsumer:
     """Reads all partitions of all input topics. wanted: messages of the pool.
 
     Requests are read ahead, up to `READ_AHEAD` at a time, and taken in turn by user; all else in its order.
-    positions: which inputs are done. recorded_at: when the broker stored the last record before this writer's, which says so.
+    positions: which inputs are done. recorded_at: when the broker stored the record that says so of a partition.
     shed: requests that are rejected unread.
     """
 
@@ -106,7 +106,7 @@ class InputConsumer:
         self._limits, self._user_rates, self._source_rates, self._pool_rates = limits, Rates(), Rates(), Rates()
         self.positions = InputPositions({}, 0)
         self._reader: Reader | None = None
-        self.recorded_at = 0
+        self.recorded_at: Callable[[str], int] = lambda _: 0
         self._followed: dict[str, tuple[str, int]] = {}
         self._made_anew = Counter[str]()
         self._turns = Turns[Message]()
@@ -232,7 +232,7 @@ class InputConsumer:
             self._made_anew[name] = self._partitions.made_anew[name]
             at = self.positions[name]
             oldest = self._partitions.oldest.get(name)
-            is_other = oldest is not None and oldest.offset < at and oldest.time > self.recorded_at
+            is_other = oldest is not None and oldest.offset < at and oldest.time > self.recorded_at(name)
             if span.begin <= at <= span.end and not is_other:  # what is done was stored before the record that says so
                 self._reader.follow(topic, partition, at)
             else:

@@ -3,6 +3,7 @@
 from bailiff_bus.port import Bus
 from bailiff_core.admission.pool import unsupported_policy
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import InputRejected
 from bailiff_log.keys import KeyFileError, existing_or_new_key, read_private_key
 from bailiff_log.projection import Projection
@@ -17,6 +18,7 @@ from bailiff_service.yaml_files import UnreadableFile
 
 from .input_consumer import InputPartitions
 from .input_decoder import LatestPool
+from .input_positions import PositionTimes
 from .job_specs import SpecsKeys
 from .poison_inputs import CycleFailed
 from .settings import AdmissionSettings
@@ -50,15 +52,20 @@ class AdmissionService(PoolService):
         self._writers: dict[str, Writer] = {}
 
     async def _open_projection(self, pool: PoolDeclaration) -> Projection:
-        rejections = self._memory[pool.name].rejections
+        memory, projection = self._memory[pool.name], await super()._open_projection(pool)
+        rejections = memory.rejections
         rejections.clear()
+        memory.position_times = PositionTimes()
+
+        def begin(state: PoolState) -> None:
+            memory.position_times = PositionTimes(dict(state.inputs), state.now)
 
         def observe(entry: Entry) -> None:
+            memory.position_times.observe(entry.record.inputs, entry.append_time)
             if isinstance(entry.record.data, InputRejected) and entry.record.data.count == 1 and not entry.record.data.offsets:
                 rejections.append(entry)
 
-        projection = await super()._open_projection(pool)
-        projection.observe = observe
+        projection.observe, projection.on_restored = observe, begin
         return projection
 
     async def _write(self, projection: Projection) -> None:

@@ -43,7 +43,7 @@ async def fence(context: WriterContext) -> None:
 def _first_records(context: WriterContext, head: ChainHead) -> Sequence[Record]:
     state, replica = context.state, context.replica
     context.clock.begin(state.now)
-    context.inputs.recorded_at = context.projection.reader.head_time
+    context.inputs.recorded_at = context.memory.position_times.of
     # this clock is not compared with the broker's yet: in an existing log, time does not advance here
     time = state.now if head.next_seq else context.clock.now()
     return first_records(

@@ -6,6 +6,7 @@ import pytest
 from tests.kits.memory_bus import MemoryCluster
 
 from bailiff_admission.input_consumer import PARTITION_REFRESH_US, InputConsumer, InputPartitions, LostOffsets
+from bailiff_admission.input_positions import PositionTimes
 from bailiff_admission.turns import UNKNOWN, User
 from bailiff_bus import topics
 from bailiff_core.model.policy import LimitRules
@@ -22,10 +23,15 @@ class Pool:
         self.now = MINUTE
         self.cluster = MemoryCluster(lambda: self.now)
         self.cluster.create_topics(pools=1)
-        bus, clock = self.cluster.client("admission"), ClockAndIds(wall=lambda: self.now, boot=lambda: self.now)
-        self.inputs = InputConsumer(
-            bus, InputPartitions(bus, clock), lambda _: True, lambda _: User(UNKNOWN, "somebody"), LimitRules
-        )
+        self.bus, self.clock = self.cluster.client("admission"), ClockAndIds(wall=lambda: self.now, boot=lambda: self.now)
+        self.times = PositionTimes({}, self.now)
+        self.new_process()
+
+    def new_process(self) -> None:
+        """It knows of the inputs what the log says."""
+        user = User(UNKNOWN, "somebody")
+        self.inputs = InputConsumer(self.bus, InputPartitions(self.bus, self.clock), lambda _: True, lambda _: user, LimitRules)
+        self.inputs.recorded_at = self.times.of
 
     def send(self, *values: str) -> None:
         for value in values:
@@ -40,9 +46,10 @@ class Pool:
         return [message.value.decode() for message in inputs.messages], inputs.lost
 
     async def start_anew(self) -> None:
-        """The next writer, after a record of now."""
-        await self.inputs.restart(self.inputs.positions.all(), 1)
-        self.inputs.recorded_at = self.now
+        """The next writer, after a record of now, which may move no position."""
+        recorded = self.inputs.positions.all()
+        self.times.observe(recorded.items(), self.now)
+        await self.inputs.restart(recorded, 1)
 
     def make_anew(self, *values: str) -> None:
         """Delete the topic and create it."""
@@ -69,6 +76,22 @@ async def test_a_topic_made_anew_while_nobody_reads_is_read_from_its_begin(pool:
     assert await pool.take() == (["c", "d", "e"], [LostOffsets(TOPIC, 0, 2, 0)])
     pool.now += PARTITION_REFRESH_US
     assert await pool.take() == ([], [])
+
+
+async def test_a_topic_made_anew_is_found_although_a_writer_began_and_ended_since(pool: Pool) -> None:
+    """It ended before it had looked, or before that was on record."""
+    pool.send("a", "b")
+    assert await pool.take() == (["a", "b"], [])
+    await pool.start_anew()
+    recorded = pool.inputs.positions.all()
+    pool.make_anew("c", "d", "e")
+    for _ in range(2):
+        pool.now += MINUTE
+        pool.times.observe(recorded.items(), pool.now)
+        await pool.inputs.close()
+        pool.new_process()
+        await pool.inputs.restart(recorded, 1)
+    assert await pool.take() == (["c", "d", "e"], [LostOffsets(TOPIC, 0, 2, 0)])
 
 
 async def test_a_topic_made_anew_under_a_reader_is_read_from_its_begin_within_half_a_minute(pool: Pool) -> None:
