@@ -25,7 +25,7 @@ async def granted(request_service: RequestService, pool: str, principal: Princip
         if outcome["code"] == "not-running":
             raise NotThere(f"{outcome['reason']}.")
         raise ApiError(403, outcome["reason"])
-    answer = await request_service.grant_answers.answer(pool, outcome["seq"], AGENT_ANSWERS_WITHIN_S)
+    answer = await request_service.grant_answers.next(pool, outcome["seq"], AGENT_ANSWERS_WITHIN_S)
     if not isinstance(answer, AttachReady):
         if answer is None:
             raise NotThere(f"The node agent of {body.job} does not answer.")

@@ -20,6 +20,8 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import TypedDict
 
 from bailiff.attach.frames import COUNT, INPUT, OUTPUT, SKIPPED, frame, next_frame, resize
+from bailiff.render.record_text.tasks import ATTACH_ENDS
+from bailiff_core.records.facts import AttachEnded
 from bailiff_core.records.job_requests import AttachJob
 from bailiff_service.problems import ApiError, ErrorDetail, invalid, unavailable
 from bailiff_service.race import race
@@ -40,19 +42,24 @@ MOST, MOST_OF_ONE = 100, 4
 MAX_TYPED, MAX_SIDE = 16_384, 1000  # bytes at once; rows or columns
 MOST_BYTES_A_SECOND = 4 << 20  # a browser draws no more, and other pages are served by the same process
 CHECK_EVERY_S = 5.0
+REASON_WITHIN_S = 3.0
+LOST = "The connection to the node agent was lost. The task may still run: open another once the agent is back."
 TYPED_WITHIN_S = 30.0
 
 
 @dataclass(eq=False)
 class Shell:
-    """One connection. seq: of the job's submission, so that a later job of the same name is another one."""
+    """One connection. seq: of the job's submission, so that a later job of the same name is another; grant: of the connection."""
 
     pool: str
     job: str
     seq: int
+    attempt: int
+    task: int
     session: Session
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    grant: int
     id: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
 
@@ -114,14 +121,15 @@ async def open_shell(
     task, terminal = _whole(fields, "task", 1 << 20), fields.get("terminal") is True
     size = _size(fields)
     state = request_service.allow_job(pool, session.principal, "attach", job)
-    if job not in state.jobs:
+    if (found := state.jobs.get(job)) is None:
         raise ApiError(404, f"no job {job!r} in {pool}")
+    submitted, attempt = found.seq, found.attempt
     shells: Shells = request.app.state.shells
     name, shell = session.principal.name, None
     shells.begin(name)
     try:
-        streams = await _connect(request_service, pool, session.principal, job, task, terminal=terminal)
-        shell = Shell(pool, job, state.jobs[job].seq, session, *streams)
+        connected = await _connect(request_service, pool, session.principal, job, task, terminal=terminal)
+        shell = Shell(pool, job, submitted, attempt, task, session, *connected)
     except NotThere as problem:
         raise ApiError(409, str(problem)) from None
     finally:
@@ -158,12 +166,12 @@ async def type_into_shell(
 
 async def _connect(
     service: RequestService, pool: str, principal: Principal, job: str, task: int, *, terminal: bool
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, int]:
     identity = TunnelIdentity.new()
     body = AttachJob(job=job, task=task, client_certificate=identity.certificate, shell=not terminal)
     ready = await granted(service, pool, principal, body)
     try:
-        return await connect_tunnel(ready.address, identity, ready.fingerprint)
+        return *await connect_tunnel(ready.address, identity, ready.fingerprint), ready.grant
     except (OSError, TimeoutError):
         raise NotThere(f"The node agent of {job} cannot be reached from the console.") from None
 
@@ -219,7 +227,7 @@ class _Stream(EventStream):
                     continue
                 found = reading.result()
                 if found is None:
-                    yield _event("ended", "The connection has ended.")
+                    yield _event("ended", await self._reason())
                     return
                 reading = asyncio.create_task(next_frame(self._shell.reader))
                 match found:
@@ -242,7 +250,19 @@ class _Stream(EventStream):
         except ApiError as problem:
             return problem.detail
         job = state.jobs.get(shell.job)
-        return None if job is not None and job.seq == shell.seq and job.ended_at is None else f"{shell.job} has ended."
+        if job is None or job.seq != shell.seq or job.ended_at is not None:
+            return f"{shell.job} has ended."
+        same = job.attempt == shell.attempt and job.task(shell.task) is not None
+        return None if same else f"Task {shell.task} of {shell.job} does not run any more."
+
+    async def _reason(self) -> str:
+        """Why the agent has closed the connection, which it records a moment later."""
+        ended = await self._service.grant_answers.next(self._shell.pool, self._shell.grant, REASON_WITHIN_S)
+        if not isinstance(ended, AttachEnded):
+            return self._over() or LOST
+        if ended.reason == "detached":  # its program has ended, as it does with the task
+            return self._over() or "The shell has ended."
+        return f"The connection has ended: {ATTACH_ENDS[ended.reason]}."
 
 
 def _event(name: Literal["opened", "output", "skipped", "ended"], data: str | int) -> bytes:

@@ -36,6 +36,7 @@ class Agent:
         self.writers = list[asyncio.StreamWriter]()
         self.asked = list[tuple[str, int, bool]]()
         self.problem: Exception | None = None
+        self.grant = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
@@ -54,7 +55,7 @@ async def agent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Agent]:
         if found.problem is not None:
             raise found.problem
         found.asked.append((f"{principal.name} {job}", task, terminal))
-        return await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+        return *await asyncio.open_connection(*server.sockets[0].getsockname()[:2]), found.grant
 
     monkeypatch.setattr(shells, "_connect", connect)
     monkeypatch.setattr(shells, "CHECK_EVERY_S", 0.05)
@@ -101,8 +102,43 @@ async def test_input_and_output_pass_and_the_size(tmp_path: Path, agent: Agent) 
         (_, shown), skipped = await anext(events), await anext(events)
         assert (base64.b64decode(shown), skipped) == (b"\x1b[31mred\xff", ("skipped", 7))
         agent.writers[0].close()
-        assert await anext(events) == ("ended", "The connection has ended.")
+        assert await anext(events) == ("ended", shells.LOST)
         await typed(service, id, 404, data="x")
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("task-ended", "The connection has ended: the task ended."),
+        ("agent-restarted", "The connection has ended: the node agent was restarted."),
+        ("detached", "The shell has ended."),
+    ],
+)
+async def test_the_page_reads_why_the_agent_closed_the_connection(
+    tmp_path: Path, agent: Agent, reason: facts.AttachEnd, said: str
+) -> None:
+    async with running_console(tmp_path) as service:
+        requests = service.console.service.request_service
+        asked = facts.RequestId(source=requests.grant_answers.source, id="a-grant", digest="0" * 64, owner="ada")
+        at: Any = {"job": "train-7", "attempt": 1, "task": 0, "node": "gpu-01"}
+        granted = facts.AttachGranted(request=asked, client_certificate="A" * 100, shell=True, **at)
+        agent.grant = service.log_writer.cycle(granted)[0].seq
+        ready = facts.AttachReady(grant=agent.grant, address="127.0.0.1:1", fingerprint="0" * 64, **at)
+        seq = service.log_writer.cycle(ready)[-1].seq
+        await until(lambda: requests.followed("pool-a").state.seq >= seq)
+        assert await requests.grant_answers.next("pool-a", agent.grant, 10.0) == ready
+        async with opened(service) as events:
+            await anext(events)
+            agent.writers[0].close()
+            service.log_writer.cycle(facts.AttachEnded(grant=agent.grant, reason=reason, **at))
+            assert await anext(events) == ("ended", said)
+
+
+async def test_it_ends_where_its_node_is_lost_and_no_agent_says_so(tmp_path: Path, agent: Agent) -> None:
+    async with running_console(tmp_path) as service, opened(service) as events:
+        await anext(events)
+        service.log_writer.cycle(facts.NodeLost(node="gpu-01", last_contact=service.log_writer.now))
+        assert await anext(events) == ("ended", "Task 0 of train-7 does not run any more.")
 
 
 async def test_what_an_agent_or_a_page_sends_is_bounded(tmp_path: Path, agent: Agent) -> None:
@@ -154,7 +190,7 @@ async def test_who_is_refused_reads_what_to_use_instead(reason: facts.AttachEnd,
     async def answer(*_: Any) -> facts.AttachEnded:
         return facts.AttachEnded(job="train-7", attempt=1, task=0, node="n1", grant=7, reason=reason)
 
-    service: Any = SimpleNamespace(request=request, grant_answers=SimpleNamespace(answer=answer))
+    service: Any = SimpleNamespace(request=request, grant_answers=SimpleNamespace(next=answer))
     body: Any = AttachJob(job="train-7", task=0, client_certificate="A" * 100, shell=True)
     with pytest.raises(NotThere, match=instead):
         await granted(service, "pool-a", Principal("ada"), body)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 
 from bailiff.client.client import Outcome, Place, SentRequest, request_of
 from bailiff_bus.topics import REQUESTS
@@ -76,31 +77,32 @@ def _resolve(future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
 
 
 class GrantAnswers:
-    """What agents answer to grants that the console has requested. source: as above."""
+    """What agents answer to grants that the console has requested: where they wait, and later how it ended. source: as above."""
 
     MOST = 1000
 
     def __init__(self, source: str) -> None:
-        self._source = source
-        self._answers: dict[tuple[str, int], asyncio.Future[AttachReady | AttachEnded]] = {}
+        self.source = source
+        self._answers: dict[tuple[str, int], asyncio.Queue[AttachReady | AttachEnded]] = {}
 
     def take(self, entry: Entry) -> None:
         """The next record of any followed log."""
         data = entry.record.data
-        if isinstance(data, AttachGranted) and data.request.source == self._source:
-            self._answers[entry.record.pool, entry.record.seq] = asyncio.get_running_loop().create_future()
-            while len(self._answers) > self.MOST:
-                self._answers.pop(next(iter(self._answers))).cancel()
+        if isinstance(data, AttachGranted) and data.request.source == self.source:
+            self._answers[entry.record.pool, entry.record.seq] = asyncio.Queue(2)
+            if len(self._answers) > self.MOST:
+                del self._answers[next(iter(self._answers))]
         elif isinstance(data, AttachReady | AttachEnded):
-            answer = self._answers.get((entry.record.pool, data.grant))
-            if answer is not None and not answer.done():
-                answer.set_result(data)
+            answers = self._answers.get((entry.record.pool, data.grant))
+            if answers is not None and not answers.full():
+                answers.put_nowait(data)
 
-    async def answer(self, pool: str, grant: int, timeout_s: float) -> AttachReady | AttachEnded | None:
-        """Where the agent waits for the client, or why it does not; None without an answer in time."""
-        answer = self._answers.get((pool, grant))
-        if answer is None:
-            return None
-        await asyncio.wait({answer}, timeout=timeout_s)
-        self._answers.pop((pool, grant), None)
-        return answer.result() if answer.done() and not answer.cancelled() else None
+    async def next(self, pool: str, grant: int, timeout_s: float) -> AttachReady | AttachEnded | None:
+        """The agent's next answer; None if there is none in time, and then no later one is kept."""
+        answers, found = self._answers.get((pool, grant)), None
+        if answers is not None:
+            with suppress(TimeoutError):
+                found = await asyncio.wait_for(answers.get(), timeout_s)
+        if not isinstance(found, AttachReady):
+            self._answers.pop((pool, grant), None)
+        return found

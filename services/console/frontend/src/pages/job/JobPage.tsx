@@ -30,7 +30,7 @@ const EXPLAINED_STATES = new Set(["pending", "suspended", "reserved"]);
 export default function JobPage({ pool, job }: { pool: string; job: string }) {
   const live = useLive(pool, "events");
   const all = useSignal(false);
-  const { path, route } = useLocation();
+  const { path, query, route } = useLocation();
   usePageTitle(job);
   useEffect(() => {
     live.watch(job);
@@ -74,7 +74,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
       {isEvicted && card(newest, true)}
       {row && EXPLAINED_STATES.has(row.state) && <PendingReasons pool={pool} live={row} explained={explained} />}
       <JobTimeline whole={past} live={row} onEviction={openEviction} />
-      <div class="job-columns">
+      <div class="cards">
         <JobProgress pool={pool} live={row} details={details.value ?? null} records={items} succeeded={state === "succeeded" || ended === "succeeded"} />
         <JobFacts pool={pool} live={row} whole={past} details={details.value ?? null} />
       </div>
@@ -122,7 +122,8 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
           { key: "overview", name: "Overview", content: overview },
           { key: "evictions", name: counted ? `Evictions (${counted})` : "Evictions", content: attempts },
           { key: "log", name: "Log", content: () => <JobLogs pool={pool} job={job} live={row !== null} /> },
-          ...(rights.value?.attach === null && row && details.value ? [{ key: "shell", name: "Shell", content: () => <JobShell key={job} pool={pool} job={job} details={details.value!} /> }] : []),
+          // It stays once it is open: what the shell showed last, and why it ended.
+          ...(rights.value?.attach === null && (row || query.tab === "shell") && details.value ? [{ key: "shell", name: "Shell", content: () => <JobShell key={job} pool={pool} job={job} details={details.value!} /> }] : []),
           { key: "events", name: "Events", content: () => <JobEvents pool={pool} job={job} live={live} page={records.value ?? null} lines={details.value?.events ?? []} evictions={evictions} /> },
         ]}
       />

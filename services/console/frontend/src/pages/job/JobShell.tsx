@@ -81,6 +81,7 @@ function OpenShell({ pool, job, kind, task, leave }: { pool: string; job: string
     };
     let shown = size();
     const seen = new ResizeObserver(() => {
+      if (!box.current) return; // it has just left the page
       const next = size();
       if (next.rows === shown.rows && next.columns === shown.columns) return;
       shown = next;
