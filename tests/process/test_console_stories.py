@@ -22,7 +22,7 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.records.job_requests import CancelJob, SubmitJob
 from bailiff_devstack.kafka import EmbeddedKafka
-from bailiff_devstack.stack import API, Stack
+from bailiff_devstack.stack import API, AUDITOR, Stack
 
 pytestmark = [IN_ONE_BROWSER, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -374,3 +374,30 @@ async def test_unavailable_services_are_shown_and_recover(stack: Stack, page: Pa
     await see.accessible("the archive unavailable")
     await asyncio.to_thread(stack.start_service, API)
     await expect(page.get_by_text("The archive is unavailable")).to_have_count(0)
+
+
+async def test_pages_say_that_the_auditor_is_away_stay_readable_and_go_on_once_it_is_back(
+    stack: Stack, page: Page, client: Client
+) -> None:
+    see = Seeing(page, stack.console)
+    away = page.get_by_text("The auditor does not report since")
+    await a_preemption(client)
+    await see.open(f"/{POOL}/record")
+    await see.text("verified by the archive up to")
+    await asyncio.to_thread(stack.processes.kill9, AUDITOR)
+    try:
+        await done(client, job("meanwhile", 1))
+        await expect(away).to_be_visible()
+        await see.text("meanwhile")  # the records of the live stream
+        newest = (await client.projection(POOL)).state.seq
+        for path in (*PAGES, "/jobs/meanwhile", "/jobs/meanwhile?tab=events", f"/timeline?at={newest}", f"/decisions/{newest}"):
+            await see.open(f"/{POOL}{path}")
+            await expect(away).to_be_visible()
+            await expect(page.locator("main .loading")).to_have_count(0)
+        await see.open(f"/{POOL}/timeline?at={newest}")
+        await see.text("is not archived yet")
+        await see.accessible("a record that the auditor has not seen")
+    finally:
+        await asyncio.to_thread(stack.start_service, AUDITOR)
+    await expect(away).to_have_count(0)
+    await see.text(f"✓ Chain verified up to #{newest}"[:-1])

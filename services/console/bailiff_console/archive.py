@@ -1,6 +1,7 @@
 """Read-only proxy of the HTTP API under `/api/archive`, streams included. Adds the console's token, which browsers never see."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from bailiff_service.settings import SettingsError
 from .record_text import LISTS, with_sentences
 
 router = APIRouter()
-POLL_S = 5.0
+POLL_S, SILENT_S = 5.0, 30.0
 TIMEOUT = httpx.Timeout(15.0, connect=3.0)
 STREAM_TIMEOUT = httpx.Timeout(15.0, connect=3.0, read=60.0)  # heartbeats of a stream come more often
 CONNECTIONS = 100
@@ -31,13 +32,14 @@ NOT_CONFIGURED = "the archive is not configured: set BAILIFF_API to the address 
 
 class ArchiveProxy:
     """address: of the HTTP API; None: no archive is configured. token: returns its token. answers: whether the last probe
-    succeeded.
+    succeeded. silent: by pool, when the auditor reported last, if that is long ago.
     """
 
     def __init__(self, address: str | None, token: Callable[[], str | None]) -> None:
         self.address = address.rstrip("/") if address else None
         self.answers = False
-        self._token, self._behind = token, dict[str, int]()
+        self.silent = dict[str, str]()
+        self._token, self._behind, self._reported = token, dict[str, int](), dict[str, tuple[str, float]]()
         limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=10)
         self._http = httpx.AsyncClient(auth=self._authorize, timeout=TIMEOUT, limits=limits, trust_env=False)
 
@@ -103,6 +105,15 @@ class ArchiveProxy:
         self.answers = items is not None
         if items is not None:
             self._behind = {str(each["pool"]): int(each["behind"] or 0) for each in items}
+            self._listen({str(each["pool"]): each["measured_at"] for each in items if each.get("measured_at")})
+
+    def _listen(self, reported: Mapping[str, str]) -> None:
+        """By this machine's clock alone: the database may have another."""
+        now = time.monotonic()
+        for pool, at in reported.items():
+            if self._reported.get(pool, ("", 0.0))[0] != at:
+                self._reported[pool] = at, now
+        self.silent = {pool: at for pool, (at, since) in self._reported.items() if now - since >= SILENT_S}
 
 
 async def _with_sentences(response: httpx.Response, state: PoolState, headers: Mapping[str, str]) -> Response:

@@ -46,6 +46,7 @@ class ConsoleService:
         self.archive = ArchiveProxy(settings.api, partial(_api_token, settings))
         self.pools = Pools(bus, watch, metrics, settings.state_dir / "console", settings.console_snapshots)
         self.pools.archive_answers = lambda: self.archive.answers
+        self.pools.auditor_silent = lambda: self.archive.silent
         self.auth = build_auth_context(settings)
         client = Client(bus, source=self.name, actor=settings.actor, private_key=service_key(settings.key))
         issuer = settings.oidc_issuer or settings.console_sign_in

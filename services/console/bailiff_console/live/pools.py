@@ -35,12 +35,14 @@ class KafkaState(TypedDict):
 class ConsoleState(TypedDict):
     """What the console has of a pool. archive: whether it answers. behind: messages of the log not read yet.
 
-    behind_s: since Kafka does not answer. fault: why the log cannot be followed.
+    behind_s: since Kafka does not answer. fault: why the log cannot be followed. auditor_since: when the auditor reported last,
+    if it is silent.
     """
 
     kafka: bool
     kafka_since: Moment | None
     archive: bool
+    auditor_since: str | None
     behind_s: int
     behind: int
     fault: str | None
@@ -67,6 +69,7 @@ class Pools:
         self._probed = False
         self._state: tuple[object, ...] = ()
         self.archive_answers: Callable[[], bool] = lambda: False
+        self.auditor_silent: Callable[[], Mapping[str, str]] = dict
 
     # --- queries
 
@@ -108,6 +111,7 @@ class Pools:
             "kafka": self.kafka["answers"],
             "kafka_since": self.kafka["since"],
             "archive": self.archive_answers(),
+            "auditor_since": self.auditor_silent().get(found.name),
             "behind_s": 0 if since is None else (self._now() - since) // 1_000_000,
             "behind": behind if behind >= BEHIND_FROM else 0,
             "fault": found.fault,
@@ -161,7 +165,8 @@ class Pools:
 
     def _broadcast_state(self) -> None:
         """Broadcast the state if it changed; ages are counted by the clients."""
-        state = (self._silent_since, self.archive_answers(), *((each.name, each.fault) for each in self.all()))
+        silent = tuple(self.auditor_silent().items())
+        state = (self._silent_since, self.archive_answers(), silent, *((each.name, each.fault) for each in self.all()))
         if state != self._state:
             self._state = state
             for each in self.all():

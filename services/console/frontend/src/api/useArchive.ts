@@ -6,13 +6,11 @@ export type Availability = "loading" | "none" | "there";
 
 export interface Archive {
   state: Availability;
-  /** Messages of the log that are not archived yet, per pool. */
-  behind: Record<string, number>;
 }
 
-/** Whether an archive is configured, and how far it is behind. */
+/** Whether an archive is configured. */
 export function useArchive(): Archive {
   const { value, failure } = useFetch<PoolList>("/api/pools").value;
-  if (!value) return { state: failure ? "none" : "loading", behind: {} };
-  return { state: value.archive.configured ? "there" : "none", behind: value.archive.behind };
+  if (!value) return { state: failure ? "none" : "loading" };
+  return { state: value.archive.configured ? "there" : "none" };
 }

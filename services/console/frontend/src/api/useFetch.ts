@@ -11,14 +11,14 @@ export interface Fetched<T> {
   loading: boolean;
 }
 
-/** Loads a value, again whenever `key` or `refreshKey` changes; key null: nothing. The previous one of the same key stays meanwhile. */
+/** Loads a value, again whenever `key` or `refreshKey` changes; key null: nothing. What there was of the same key stays meanwhile. */
 function useLoad<T>(key: string | null, refreshKey: unknown, load: (signal: AbortSignal) => Promise<T>): ReadonlySignal<Fetched<T>> {
   const state = useSignal<Fetched<T> & { key: string | null }>({ value: undefined, failure: undefined, loading: true, key });
   useEffect(() => {
     if (key === null) return;
     const aborted = new AbortController();
-    const previous = state.peek().key === key ? state.peek().value : undefined;
-    state.value = { value: previous, failure: undefined, loading: true, key };
+    const { value: previous, failure: last } = state.peek().key === key ? state.peek() : { value: undefined, failure: undefined };
+    state.value = { value: previous, failure: last, loading: true, key };
     load(aborted.signal).then(
       (value) => (state.value = { value, failure: undefined, loading: false, key }),
       (failure: unknown) => {

@@ -22,7 +22,7 @@ export type Connection = "opening" | "live" | "lost";
  */
 export class LivePool {
   readonly connection = signal<Connection>("opening");
-  readonly consoleState = signal<ConsoleState>({ kafka: true, kafka_since: null, archive: true, behind_s: 0, behind: 0, fault: null });
+  readonly consoleState = signal<ConsoleState>({ kafka: true, kafka_since: null, archive: true, auditor_since: null, behind_s: 0, behind: 0, fault: null });
   readonly row = signal<PoolRow | null>(null);
   readonly seq = signal(-1);
   readonly time = signal<string | null>(null);

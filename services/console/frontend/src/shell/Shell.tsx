@@ -163,6 +163,7 @@ function OutageNotices({ pool, configured }: { pool: string; configured: boolean
     <>
       {!consoleState.kafka && <Notice>Kafka is unavailable. Running jobs continue. The data shown is as of the last record read, and requests cannot be sent.</Notice>}
       {configured && !consoleState.archive && <Notice>The archive is unavailable. History (timelines, evictions, usage over time) cannot be shown. Live data is complete.</Notice>}
+      {consoleState.archive && consoleState.auditor_since && <Notice>The auditor does not report since <RelativeTime at={consoleState.auditor_since} />: history, seals and what it verifies end there, and continue when it is back. Live data is complete.</Notice>}
     </>
   );
 }

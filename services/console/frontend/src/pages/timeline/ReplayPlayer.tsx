@@ -35,12 +35,14 @@ interface Props {
   head: number;
   /** The record at `at`, once the archive has answered. */
   record: RecordDetails | null;
+  /** Why it has not. */
+  missing: ApiError | null;
   step: Signal<Step>;
   goTo: (seq: number | null) => void;
 }
 
 /** Moves through the log: by slider, number or time, or from decision to decision; with the pool as it was, and the verifier. */
-export function ReplayPlayer({ pool, at, head, record, step, goTo }: Props) {
+export function ReplayPlayer({ pool, at, head, record, missing, step, goTo }: Props) {
   const shown = useSignal<PastSnapshot | null>(null);
   const before = useSignal<PastSnapshot | null>(null);
   const failure = useSignal<ApiError | null>(null);
@@ -140,9 +142,9 @@ export function ReplayPlayer({ pool, at, head, record, step, goTo }: Props) {
       ) : (
         <>
           <RecordLine pool={pool} seq={at} record={record} />
-          <div class="replay">
+          <div class="with-side replay">
             {snapshot ? <SnapshotView pool={pool} snapshot={snapshot} before={isStale ? null : before.value} isStale={isStale} /> : <span />}
-            {record && <VerifierState key={pool} pool={pool} record={record} />}
+            {record ? <VerifierState key={pool} pool={pool} record={record} /> : missing && <p class="soft well verifier">{missing.status === 404 ? `#${at} is not archived yet: until it is, it cannot be verified here.` : missing.message}</p>}
           </div>
         </>
       )}

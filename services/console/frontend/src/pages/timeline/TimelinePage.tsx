@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
-import { archivePath, get, useArchive, useFetch, usePolling, type AllocationItem, type Eviction, type Page, type RecordDetails } from "../../api";
+import { archivePath, get, useArchive, usePolling, type AllocationItem, type Eviction, type Page, type RecordDetails } from "../../api";
 import { betweenOf, betweenQuery, count, duration, moment, now, rangeLength, rangeOptions, usePageTitle } from "../../lib";
 import { PoolStatePending, useLive, type LivePool } from "../../live";
 import { COLOURS, groupsOf, projectNames } from "../../shared/colourGroups";
@@ -69,7 +69,7 @@ function Timeline({ pool, live }: { pool: string; live: LivePool }) {
   const groups = groupsOf(projectNames(live.projects.values(), live.jobs.values()));
   const colourOf = (project: string): number => groups.get(project)?.colour ?? COLOURS - 2;
 
-  const record = useFetch<RecordDetails>(there && at !== null ? archivePath(pool, `records/${at}`) : null).value.value ?? null;
+  const { value: record, failure: missing } = usePolling<RecordDetails>(there && at !== null ? `${pool} ${at}` : null, (signal) => get(archivePath(pool, `records/${at}`), signal), (value) => (value ? null : REFRESH_MS));
   const playhead = record?.seq === at ? { seq: record.seq, at: Date.parse(record.time) } : null;
   useEffect(() => {
     if (playhead && (playhead.at < span.from || playhead.at > span.to)) zoom({ from: playhead.at - (span.to - span.from) / 2, to: playhead.at + (span.to - span.from) / 2 });
@@ -115,7 +115,7 @@ function Timeline({ pool, live }: { pool: string; live: LivePool }) {
           </Loaded>
         )}
       </Card>
-      <ReplayPlayer pool={pool} at={at} head={head} record={playhead && record} step={step} goTo={(seq) => go({ at: seq === null ? null : String(seq) })} />
+      <ReplayPlayer pool={pool} at={at} head={head} record={playhead && record} missing={missing} step={step} goTo={(seq) => go({ at: seq === null ? null : String(seq) })} />
     </div>
   );
 }
