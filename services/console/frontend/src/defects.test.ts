@@ -6,8 +6,8 @@ import { projectName, times } from "./lib";
 import { label, separatorParts } from "./pages/pool/map/paintMap";
 import { topOf } from "./pages/pool/map/Tooltip";
 import { usageLines, withCurrent, type UsagePoint } from "./pages/projects/usageSeries";
-import { fieldsToYaml } from "./pages/submit/fieldsToYaml";
-import { NEW_JOB } from "./pages/submit/jobFields";
+import { FIELDS, NEW_JOB } from "./pages/submit/jobFields";
+import { withFields } from "./pages/submit/jobYaml";
 import { jobSigns, signOf } from "./shared/gpuCellStyle";
 import { aNode, aProject } from "./testing/liveRows";
 import { columns } from "./ui/Chart";
@@ -57,7 +57,7 @@ test("the card of a GPU never covers what is above the map", () => {
 });
 
 test("a new job asks for one GPU, in the form and as YAML", () => {
-  expect(fieldsToYaml(NEW_JOB)).toBe("gpus: 1\n");
+  expect(withFields("", NEW_JOB, Object.keys(FIELDS) as (keyof typeof FIELDS)[])).toBe("gpus: 1\n");
 });
 
 test("how often is a number from two on", () => {

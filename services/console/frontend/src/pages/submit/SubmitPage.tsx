@@ -6,7 +6,7 @@ import { offlineReason } from "../../actions/allowedActions";
 import { OutcomeMessage } from "../../actions/RequestDialog";
 import { RequestSubmission } from "../../actions/requestSubmission";
 import { DebouncedQuery, type ErrorDetail, type JobPlan } from "../../api";
-import { usePageTitle } from "../../lib";
+import { few, usePageTitle } from "../../lib";
 import { currentUser, useLive } from "../../live";
 import { jobKey, loadDraft, saveDraft } from "../../shared/draftStorage";
 import { NearLimits } from "../../shared/NearLimits";
@@ -52,31 +52,24 @@ function SubmitForm({ pool }: { pool: string }) {
           Reset
         </Button>
       </div>
-      <div class="submit">
+      <div class="with-side submit">
         <Card>
           {view.value === "yaml" ? (
-            <>
-              <YamlEditor label="Job as YAML" value={yaml} onInput={(text) => job.write(text)} errors={errors} />
-              {job.unsupported.value.length > 0 && !errors.length && <ExtraFields texts={job.unsupported.value} />}
-            </>
+            <YamlEditor label="Job as YAML" value={yaml} onInput={(text) => job.write(text)} errors={errors} />
           ) : job.fields.value === null ? (
             <div class="stack state" data-kind="empty">
-              <strong>The YAML has fields that the form does not support</strong>
-              <ul>
-                {job.unsupported.value.map((text) => (
-                  <li key={text}>{text}</li>
-                ))}
-              </ul>
+              <strong>The YAML cannot be shown as a form</strong>
+              {job.fault.value}.
               <Button onClick={() => show("yaml")}>Edit as YAML</Button>
             </div>
           ) : (
             <>
-              {job.comments.value && <p class="caution">The YAML has comments. Editing the form removes them.</p>}
+              {job.others.value.length > 0 && <p class="caution">Not in the form, and kept as written: {few(job.others.value)}.</p>}
               <JobForm pool={pool} of={{ fields: job.fields.value, errors: byField(errors), set: (some) => job.set(some) }} />
             </>
           )}
         </Card>
-        <div class="submit-side">
+        <div class="stack submit-side">
           <Card title="Plan">
             <PlanResult pool={pool} live={live} state={planned} empty={empty} refresh={() => plan.set(yaml, 0)} />
           </Card>
@@ -130,14 +123,5 @@ function SubmitButton({ pool, yaml, job, disabledReason: blockedReason, offline 
       </span>
       {state.status === "failed" && <ErrorMessage error={state.error} />}
     </div>
-  );
-}
-
-function ExtraFields({ texts }: { texts: string[] }) {
-  return (
-    <p class="caution">
-      Not supported by the form, kept unchanged: {texts.slice(0, 3).join("; ")}
-      {texts.length > 3 && ` and ${texts.length - 3} more`}.
-    </p>
   );
 }

@@ -1,17 +1,17 @@
 import { signal } from "@preact/signals";
 
 import { dropDraft, loadDraft, randomLetters, saveDraft, type StoredJob } from "../../shared/draftStorage";
-import { fieldsToYaml } from "./fieldsToYaml";
-import { EMPTY, generatedName, isGeneratedName, NEW_JOB, type JobFields } from "./jobFields";
-import { yamlToFields } from "./yamlToFields";
+import { EMPTY, FIELDS, generatedName, isGeneratedName, NEW_JOB, type JobFields } from "./jobFields";
+import { fieldsOf, withFields } from "./jobYaml";
 
-/** The job being edited. The YAML is what is submitted; the form is a view of it if it supports all fields. */
+/** The job being edited. The YAML is what is submitted; the form is a view of it, with what is not complete yet. */
 export class JobDraft {
   readonly yaml = signal("");
   readonly fields = signal<JobFields | null>(EMPTY);
-  /** Parts of the YAML that the form does not support. */
-  readonly unsupported = signal<string[]>([]);
-  readonly comments = signal(false);
+  /** Fields that the form does not have. */
+  readonly others = signal<string[]>([]);
+  /** Why there is no form. */
+  readonly fault = signal("");
   private nameSuffix = randomLetters(4);
 
   constructor(
@@ -27,29 +27,25 @@ export class JobDraft {
 
   private reset(): void {
     this.nameSuffix = randomLetters(4);
-    this.unsupported.value = [];
-    this.comments.value = false;
+    [this.others.value, this.fault.value] = [[], ""];
     this.fields.value = { ...NEW_JOB, ...this.defaults };
-    this.yaml.value = fieldsToYaml(this.fields.value);
+    this.yaml.value = withFields("", this.fields.value, Object.keys(FIELDS) as (keyof typeof FIELDS)[]);
   }
 
   /** Updates the YAML from the form. A generated name follows the command. */
   set(some: Partial<JobFields>): void {
     const before = this.fields.peek();
     if (!before) return;
-    const fields = { ...before, ...some };
-    if (some.command !== undefined && isGeneratedName(before, this.nameSuffix)) fields.name = some.command.trim() ? generatedName(some.command, this.nameSuffix) : "";
-    this.fields.value = fields;
-    this.comments.value = false;
-    this.save(fieldsToYaml(fields));
+    const changed: Partial<JobFields> = { ...some };
+    if (some.command !== undefined && isGeneratedName(before, this.nameSuffix)) changed.name = some.command.trim() ? generatedName(some.command, this.nameSuffix) : "";
+    this.fields.value = { ...before, ...changed };
+    this.save(withFields(this.yaml.peek(), this.fields.value, Object.keys(changed).map((name) => (name === "argv" ? "command" : name)) as (keyof typeof FIELDS)[]));
   }
 
   /** Updates the form from the YAML. */
   write(yaml: string): void {
-    const parsed = yamlToFields(yaml);
-    this.fields.value = "fields" in parsed ? parsed.fields : null;
-    this.unsupported.value = "unsupported" in parsed ? parsed.unsupported : [];
-    this.comments.value = "comments" in parsed && parsed.comments;
+    const found = fieldsOf(yaml);
+    [this.fields.value, this.others.value, this.fault.value] = "fields" in found ? [found.fields, found.others, ""] : [null, [], found.fault];
     this.save(yaml);
   }
 

@@ -6,12 +6,14 @@ export interface Pair {
 }
 
 /** text: any; number: written without quotes; bool: `true`, `false` or empty; list: separated by commas. */
-type Kind = "text" | "number" | "bool" | "list";
+type Kind = "text" | "number" | "bool" | "list" | "command" | "pairs" | "topology";
 
-export const TEXTS = {
+/** In the order of a new job file. */
+export const FIELDS = {
   name: "text",
   project: "text",
   class: "text",
+  command: "command",
   gpus: "number",
   fraction: "number",
   gpu_memory: "text",
@@ -23,6 +25,8 @@ export const TEXTS = {
   min_tasks: "number",
   gpu_model: "list",
   nodes: "list",
+  node_labels: "pairs",
+  topology: "topology",
   pack: "text",
   placement: "text",
   after: "list",
@@ -36,28 +40,29 @@ export const TEXTS = {
   max_failures: "number",
   restart_backoff: "text",
   elastic: "text",
+  env: "pairs",
+  secrets: "pairs",
   working_dir: "text",
   image: "text",
   sim_run_for: "text",
+  labels: "pairs",
 } as const satisfies Record<string, Kind>;
 
-export const PAIRS = ["node_labels", "env", "secrets", "labels"] as const;
+type Named<K extends Kind> = { [N in keyof typeof FIELDS]: (typeof FIELDS)[N] extends K ? N : never }[keyof typeof FIELDS];
 export const TOPOLOGY = ["topology", "required", "preferred"] as const;
 
-export type TextField = keyof typeof TEXTS;
-export type PairField = (typeof PAIRS)[number];
-export type TopologyField = (typeof TOPOLOGY)[number];
+export type TextField = Named<"text" | "number" | "bool" | "list">;
+export type PairField = Named<"pairs">;
+type TopologyField = (typeof TOPOLOGY)[number];
 
 /** command: for the shell or, with `argv`, a program and its arguments, one per line. */
 export type JobFields = { command: string; argv: boolean; topology: Record<TopologyField, string> } & Record<TextField, string> & Record<PairField, Pair[]>;
 
-export const EMPTY: JobFields = {
-  command: "",
+export const EMPTY = {
+  ...Object.fromEntries(Object.entries(FIELDS).map(([name, kind]) => [name, kind === "pairs" ? [] : ""])),
   argv: false,
   topology: { topology: "", required: "", preferred: "" },
-  ...(Object.fromEntries(Object.keys(TEXTS).map((name) => [name, ""])) as Record<TextField, string>),
-  ...(Object.fromEntries(PAIRS.map((name) => [name, []])) as unknown as Record<PairField, Pair[]>),
-};
+} as unknown as JobFields;
 
 /** What a new job begins with. */
 export const NEW_JOB: JobFields = { ...EMPTY, gpus: "1" };
