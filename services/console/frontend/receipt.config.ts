@@ -6,7 +6,7 @@ import { defineConfig, type Plugin } from "vite";
 // The verifier in the page of a receipt: one script and one style, part of the Python package, so that writing a receipt does not need Node.
 const OUT = "../../../libs/client/bailiff/audit/receipt";
 const FOLDERS = ["src/receipt", "src/verify"];
-const FILES = ["package-lock.json", "receipt.config.ts", "src/lib/exitText.ts", "src/lib/sanitizeLine.ts", "src/lib/signals.json", "src/styles/tokens.css"];
+const FILES = ["package-lock.json", "receipt.config.ts", "src/lib/amounts.ts", "src/lib/eviction-texts.json", "src/lib/evictionTexts.ts", "src/lib/exitText.ts", "src/lib/sanitizeLine.ts", "src/lib/signals.json", "src/styles/base.css", "src/styles/tokens.css"];
 
 /** Writes the licences of the packages in it above the script. */
 function licences(): Plugin {

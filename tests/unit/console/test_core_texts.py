@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from bailiff_core.explain.eviction_stages import STAGES
+from bailiff_core.explain.evictions import ATTEMPT_ENDS
 from bailiff_core.explain.victims import EVICTION_CAUSES, REFUSAL_REASONS, STOP_WORDS
 from bailiff_core.humanize import SIGNALS
 from bailiff_core.protections import RULES
@@ -21,6 +23,8 @@ def test_the_console_has_the_texts_of_the_core() -> None:
         "decisions": sorted(kind.NAME for kind in AUDIT_TYPES.values() if kind.KIND == "decision"),
     }
     assert json.loads(TEXTS.read_text(encoding="utf-8")) == expected
+    words = {"stages": STAGES, "ends": ATTEMPT_ENDS}
+    assert json.loads((LIB / "eviction-texts.json").read_text(encoding="utf-8")) == words
 
 
 def test_the_console_has_the_signals_of_the_core() -> None:

@@ -33,8 +33,11 @@ def test_the_verifier_in_receipts_was_built_from_these_sources() -> None:
         for folder in ("src/receipt", "src/verify")
         for path in (FRONTEND / folder).iterdir()
     ]
-    names += ["package-lock.json", "receipt.config.ts", "src/styles/tokens.css", RULES]
-    names += [f"src/lib/{name}" for name in ("exitText.ts", "sanitizeLine.ts", "signals.json")]
+    names += ["package-lock.json", "receipt.config.ts", "src/styles/base.css", "src/styles/tokens.css", RULES]
+    names += [
+        f"src/lib/{name}"
+        for name in ("amounts.ts", "eviction-texts.json", "evictionTexts.ts", "exitText.ts", "sanitizeLine.ts", "signals.json")
+    ]
     total = hashlib.sha256()
     for name in sorted(names):
         total.update(f"{name}\n{hashlib.sha256((FRONTEND / name).read_bytes()).hexdigest()}\n".encode())

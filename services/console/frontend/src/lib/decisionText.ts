@@ -1,7 +1,6 @@
 // Texts for actions, rules, eviction causes and refusals. core-texts.json holds those of the core; a test keeps both equal.
 import core from "./core-texts.json";
-
-const lookUp = (table: Record<string, string>, name: string): string | undefined => (Object.hasOwn(table, name) ? table[name] : undefined);
+import { lookUp } from "./evictionTexts";
 
 /** What a rule says of a job that it protects, as the end of a sentence. */
 export const ruleText = (rule: string): string => lookUp(core.rules, rule) ?? "is protected by it";

@@ -1,4 +1,5 @@
 // Formats durations, sizes, counts, GPU amounts and lists for display.
+import { gpuTime } from "./amounts";
 import { localMoment, timeZone } from "./timeZone";
 
 /** The CLI's format: `400ms`, `45s`, `3m20s`, `2h05m`, `4d03h`; `0s`. */
@@ -29,8 +30,6 @@ export function bytes(size: number): string {
 /** Thousandths of a GPU: `4`, `2.5`. */
 export const gpus = (milli: number): string => String(Math.round(milli) / 1000);
 
-export const count = (many: number, one: string, more = `${one}s`): string => `${many.toLocaleString("en")} ${many === 1 ? one : more}`;
-
 export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** How often: `once`, `2 times`. */
@@ -50,14 +49,6 @@ export const momentOfChart = (at: number): string => moment(new Date(at).toISOSt
 export function projectName(name: string): string {
   if (name === "" || name === "*") return "no project";
   return name.endsWith("*") ? `${name.slice(0, -1)}, directly` : name;
-}
-
-/** GPU time in a readable unit: `3.1 GPU-min`. */
-export function gpuTime(gpuMs: number): string {
-  for (const [size, unit] of [[3_600_000, "GPU-h"], [60_000, "GPU-min"]] as const) {
-    if (gpuMs >= size) return `${(Math.round((gpuMs * 10) / size) / 10).toFixed(1)} ${unit}`;
-  }
-  return gpuMs > 0 && gpuMs < 500 ? "< 1 GPU-s" : `${Math.round(gpuMs / 1000)} GPU-s`;
 }
 
 /** GPU time to the millisecond, for amounts that are equal when rounded: `240.220 GPU-s`. */

@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
 
 import { evictionCauseText, isDecision, ruleText } from "./decisionText";
-import { allocatedText, duration, few, gpuCount, gpuTime, numbers } from "./format";
+import { gpuTime } from "./amounts";
+import { endText, stageText } from "./evictionTexts";
+import { allocatedText, duration, few, gpuCount, numbers } from "./format";
 import { exitText, exitValue } from "./exitText";
 import { brief, sentence, summary, typeTitle } from "./recordText";
 
@@ -35,6 +37,11 @@ test("texts of rules and causes; names of object properties are not rules", () =
   expect(ruleText("not-preemptible")).toBe("is not preemptible");
   expect([ruleText("constructor"), evictionCauseText("toString")]).toEqual(["is protected by it", "toString"]);
   expect(evictionCauseText("drain")).toContain("is drained");
+});
+
+test("stages and ends of an eviction are in the words of the log", () => {
+  expect(["noticed", "released", "of_tomorrow"].map(stageText)).toEqual(["notice delivered", "GPUs released", "of tomorrow"]);
+  expect(["preempted-unclean", "shrunk, preempted", "eviction-cancelled", "toString"].map(endText)).toEqual(["stopped without reporting a save", "shrunk, stopped in time", "eviction cancelled", "toString"]);
 });
 
 test("one-line summary of a record", () => {

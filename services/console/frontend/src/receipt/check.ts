@@ -1,5 +1,6 @@
 // Checks a receipt from the file alone, as bailiff.audit.receipt.check: same checks, same verdict (tests/contract/test_receipts.py).
 import rules from "../../../../../libs/client/bailiff/audit/receipt/rules.json";
+import { count } from "../lib/amounts";
 import { compareBytes, fromHex } from "../verify/bytes";
 import { header } from "../verify/chain";
 import { leafHash, multiproofRoot } from "../verify/merkle";
@@ -8,7 +9,6 @@ import { Contents, Fault, hasPurpose } from "./contents";
 import { checkpointSignatures, cosigner } from "./notes";
 import { parse, type Receipt } from "./receipt";
 import { checkRequesters, checkWriter } from "./signatures";
-import { plural } from "./text";
 
 export type Status = "passed" | "failed" | "not-checked";
 export type CheckId = keyof typeof rules.checks;
@@ -105,14 +105,14 @@ const LOOKS: Record<CheckId, (contents: Contents, trust: Trust) => string> = {
       if (!submission || submission.seq > contents.decision.seq) throw new Fault(`the submission of ${job} is missing`);
       if (!contents.of("PolicyApplied").some((each) => String(each.seq) === submission.policy)) throw new Fault(`record ${submission.policy}, the policy under which ${job} was submitted, is missing`);
     }
-    return `${plural(records.length, "record")} of ${receipt.pool}, #0 to #${last}`;
+    return `${count(records.length, "record")} of ${receipt.pool}, #0 to #${last}`;
   },
 
   inclusion: ({ receipt: { seal, proof }, records }) => {
     const leaves = new Map(records.map(({ kept, hash }) => [kept.seq, leafHash(fromHex(hash))]));
     const root = leaves.size < records.length ? null : multiproofRoot(leaves, seal.size, proof.map(fromHex));
     if (root === null || compareBytes(root, fromHex(seal.root))) throw new Fault("the records with these bytes are not at their positions under the seal");
-    return `each is under the root over ${plural(seal.size, "record")}, ${seal.root.slice(0, 16)}…`;
+    return `each is under the root over ${count(seal.size, "record")}, ${seal.root.slice(0, 16)}…`;
   },
 
   seal: ({ receipt, records }) => {
@@ -127,7 +127,7 @@ const LOOKS: Record<CheckId, (contents: Contents, trust: Trust) => string> = {
   writer: (contents) => {
     const found = checkWriter(contents);
     if (!found) throw new NotChecked("this log is not signed");
-    return `${plural(found.signatures, "signature")}, the newest by key ${found.keys.writer}, certified by root key ${found.keys.root}`;
+    return `${count(found.signatures, "signature")}, the newest by key ${found.keys.writer}, certified by root key ${found.keys.root}`;
   },
 
   requesters: (contents) => {
@@ -151,7 +151,7 @@ const LOOKS: Record<CheckId, (contents: Contents, trust: Trust) => string> = {
     if (!proposals.length) throw new Fault("the proposal that it accepts is missing");
     if (proposals.some((each) => each.job !== preemptor)) throw new Fault("the proposal is for another job");
     const all = new Set(contents.choices().map((choice) => choice["job"])).size;
-    return `#${decision.seq}, ${decision.data["action"] ?? "preempt"} for ${preemptor}: ${plural(all, "victim")}, ${receipt.victims.length} of them in this file`;
+    return `#${decision.seq}, ${decision.data["action"] ?? "preempt"} for ${preemptor}: ${count(all, "victim")}, ${receipt.victims.length} of them in this file`;
   },
 
   stages: (contents) => {
@@ -166,7 +166,7 @@ const LOOKS: Record<CheckId, (contents: Contents, trust: Trust) => string> = {
       if (data["attempt"] !== undefined && !attempts.includes(data["attempt"])) throw new Fault(`record ${seq} is about another attempt of ${data["job"]}`);
       if (kind === "EvictionStarted" && data["decided_by"] !== decision.seq) throw new Fault(`record ${seq} starts an eviction that record ${data["decided_by"]} decided`);
     }
-    return `${plural(stages, "stage")}; ${receipt.victims.map((job) => `${job}: ${contents.outcome(job) || "not ended yet"}`).join("; ")}`;
+    return `${count(stages, "stage")}; ${receipt.victims.map((job) => `${job}: ${contents.outcome(job) || "not ended yet"}`).join("; ")}`;
   },
 
   cosignatures: ({ receipt }) => {
@@ -189,7 +189,7 @@ const LOOKS: Record<CheckId, (contents: Contents, trust: Trust) => string> = {
       receipt.cosignatures.forEach((each) => cosigner(each.checkpoint, each.witness, receipt.pool, receipt.seal));
       const missing = trust.witnesses.filter((key) => !receipt.cosignatures.some((each) => each.witness === key));
       if (missing.length) throw new Fault(`not cosigned by ${missing.map((key) => key.split("+")[0]).join(", ")}`);
-      found.push(plural(trust.witnesses.length, "witness"));
+      found.push(count(trust.witnesses.length, "witness", "witnesses"));
     }
     if (!found.length) throw new NotChecked("compare them: no key was given that you know");
     return `as you know them: ${found.join(", ")}`;

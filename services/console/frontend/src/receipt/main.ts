@@ -1,11 +1,14 @@
 // The page of a receipt: checks the JSON in it and shows the verdict, the checks, what was not checked, and how to repeat it.
 // Everything from the receipt is written as text, never as markup.
 import rules from "../../../../../libs/client/bailiff/audit/receipt/rules.json";
+import { count, gpuTime } from "../lib/amounts";
+import { endText } from "../lib/evictionTexts";
 import { sanitizeLine } from "../lib/sanitizeLine";
 import { header } from "../verify/chain";
 import { checkReceipt, type Check, type Checked, type Trust } from "./check";
 import type { Contents, Data, Decoded } from "./contents";
-import { cost, moment, plural, stage } from "./text";
+import { moment, stage } from "./text";
+import "../styles/base.css";
 import "../styles/tokens.css";
 import "./receipt.css";
 
@@ -80,9 +83,9 @@ function story(contents: Contents): Child {
         ["Decision", [`#${decision.seq}, action `, said(action)]],
         ["Preemptor", [said(job), " (", said(preemptor.class_name), ` ${preemptor.priority}`, preemptor.project && [", project ", said(preemptor.project)], "), ", submitter(contents, job)]],
         ["Why", request ? [said(request.data["reason"]), seq(request)] : "unknown"],
-        ...receipt.victims.slice(0, SHOWN).map((victim): [string, Child] => ["Victim", [said(victim), ", ", submitter(contents, victim), contents.choices(victim).map(price), h("p", null, "Outcome: ", said(contents.outcome(victim) || "not ended yet"))]]),
+        ...receipt.victims.slice(0, SHOWN).map((victim): [string, Child] => ["Victim", [said(victim), ", ", submitter(contents, victim), contents.choices(victim).map(price), h("p", null, "Outcome: ", said(endText(contents.outcome(victim)) || "not ended yet"))]]),
         ...more(receipt.victims.length - SHOWN, "more victim"),
-        ...(others.length ? ([["Also", [`${plural(others.length, "other victim")} of this decision: `, said(others.slice(0, SHOWN).map((each) => `${each["job"]} (${cost(each["lost_gpu_ms"])})`).join(", "))]]] as [string, Child][]) : []),
+        ...(others.length ? ([["Also", [`${count(others.length, "other victim")} of this decision: `, said(others.slice(0, SHOWN).map((each) => `${each["job"]} (${gpuTime(each["lost_gpu_ms"])})`).join(", "))]]] as [string, Child][]) : []),
       ]),
     ),
     card("Why these, and who was spared", choice(explanation)),
@@ -91,7 +94,7 @@ function story(contents: Contents): Child {
 }
 
 const SHOWN = 20;
-const more = (count: number, thing: string): [string, Child][] => (count > 0 ? [["", `and ${plural(count, thing)}`]] : []);
+const more = (left: number, thing: string): [string, Child][] => (left > 0 ? [["", `and ${count(left, thing)}`]] : []);
 const names = (jobs: string[]): Child => [jobs.slice(0, 5).map((job, at) => [at > 0 && ", ", h("strong", null, said(job))]), jobs.length > 5 && ` and ${jobs.length - 5} more`];
 
 function submitter(contents: Contents, job: string): Child {
@@ -103,7 +106,7 @@ function submitter(contents: Contents, job: string): Child {
 
 const seq = (record: Decoded): HTMLElement => h("span", { class: "seq" }, `#${record.seq}`);
 function price(choice: Data): HTMLElement {
-  const parts = [choice["tasks"] ? `tasks ${choice["tasks"]}` : "the whole job", plural(choice["gpus"], "GPU"), `priority ${choice["priority"]}`, `${cost(choice["lost_gpu_ms"])} of work lost and restarts`];
+  const parts = [choice["tasks"] ? `tasks ${choice["tasks"]}` : "the whole job", count(choice["gpus"], "GPU"), `priority ${choice["priority"]}`, `${gpuTime(choice["lost_gpu_ms"])} of work lost and restarts`];
   if (choice["moved_to"]?.length) parts.push("with a new place reserved");
   if (choice["reserved"]) parts.push("had not started");
   if (choice["ends"]) parts.push("ends for good");
@@ -113,15 +116,15 @@ function price(choice: Data): HTMLElement {
 function choice(explanation: Data): Child {
   const { candidates = 0, cost: price, proven, runner_up: next = [], attempted_actions: tried = [] } = explanation;
   return [
-    h("p", null, `${plural(candidates, "job")} could have been taken. `, price && `The chosen set costs ${cost(price.lost_gpu_ms ?? 0)} of work lost and restarts. `, proven ? "Victim selection claims that no permitted set is cheaper." : "It is the cheapest set that was found, not proven to be the cheapest."),
-    next.length > 0 && h("p", null, "The next best set: ", said(next.join(", ")), `, ${cost(explanation["runner_up_cost"]?.lost_gpu_ms ?? explanation["runner_up_lost_gpu_ms"] ?? 0)}.`),
+    h("p", null, `${count(candidates, "job")} could have been taken. `, price && `The chosen set costs ${gpuTime(price.lost_gpu_ms ?? 0)} of work lost and restarts. `, proven ? "Victim selection claims that no permitted set is cheaper." : "It is the cheapest set that was found, not proven to be the cheapest."),
+    next.length > 0 && h("p", null, "The next best set: ", said(next.join(", ")), `, ${gpuTime(explanation["runner_up_cost"]?.lost_gpu_ms ?? explanation["runner_up_lost_gpu_ms"] ?? 0)}.`),
     excluded(explanation),
     (tried as Data[]).map((each) => [h("p", null, "Action ", code(each["action"]), " was tried before and found no victims", each["would_need"] && [": ", said(each["would_need"])], "."), excluded(each)]),
   ];
 }
 
 function excluded({ excluded: rows = [] }: Data): Child {
-  return rows.length > 0 && h("ul", { class: "open" }, (rows as Data[]).map((each) => h("li", null, "Rule ", code(each["rule"]), ` spared ${plural(each["jobs"], "job")}`, each["examples"]?.length > 0 && [": ", said(each["examples"].join(", "))])));
+  return rows.length > 0 && h("ul", { class: "open" }, (rows as Data[]).map((each) => h("li", null, "Rule ", code(each["rule"]), ` spared ${count(each["jobs"], "job")}`, each["examples"]?.length > 0 && [": ", said(each["examples"].join(", "))])));
 }
 
 const MAX_STAGES = 200;

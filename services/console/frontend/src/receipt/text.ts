@@ -1,45 +1,14 @@
-// Times, amounts and stages in words.
+// Times and stages in words.
+import { gpuTime } from "../lib/amounts";
+import { endText, stageText } from "../lib/evictionTexts";
 import { exitValue } from "../lib/exitText";
 import type { Data, Decoded } from "./contents";
-
-export const plural = (count: number, thing: string): string => `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : thing.endsWith("s") ? "es" : "s"}`;
 
 /** `29 Nov 2026, 12:00:03 UTC`. */
 export function moment(time: string): string {
   const at = new Date(time);
   return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" })}, ${time.slice(11, 19)} UTC`;
 }
-
-/** `3.1 GPU-min`. */
-export function cost(gpuMs: number): string {
-  const [size, unit] = gpuMs >= 3_600_000 ? [3_600_000, "GPU-h"] : gpuMs >= 60_000 ? [60_000, "GPU-min"] : [1_000, "GPU-s"];
-  return `${(gpuMs / size).toLocaleString("en", { maximumFractionDigits: unit === "GPU-s" ? 0 : 1 })} ${unit}`;
-}
-
-const STAGES: Record<string, string> = {
-  noticed: "got its eviction notice",
-  acknowledged: "acknowledged the notice",
-  step_confirmed: "named the step at which it stops",
-  step_agreed: "its gang agreed on the step at which it stops",
-  checkpoint_started: "began to save a checkpoint",
-  saving_in_flight: "is saving a checkpoint",
-  checkpoint_committed: "saved a checkpoint",
-  yielding: "is ending by itself",
-  term_sent: "was told to end (TERM)",
-  kill_sent: "was killed (KILL)",
-  frozen: "was stopped to be saved by its node",
-  dumped: "was written to disk by its node",
-  stored: "was saved by its node",
-  save_failed: "could not be saved by its node and goes on",
-};
-
-const OUTCOMES: Record<string, string> = {
-  preempted: "is back in the queue",
-  "preempted-unclean": "is back in the queue; it did not save in time",
-  yielded: "ended by itself and is back in the queue",
-  failed: "failed during its eviction",
-  lost: "was lost during its eviction",
-};
 
 /** What a record about a victim says. */
 export function stage({ kind, data }: Decoded): string {
@@ -48,7 +17,7 @@ export function stage({ kind, data }: Decoded): string {
     case "EvictionStarted":
       return "The executor started the eviction";
     case "EvictionStageReached":
-      return `${task}${STAGES[data["stage"]] ?? data["stage"]}${elapsed(data)}`;
+      return `${task.trim()}: ${stageText(data["stage"])}${elapsed(data)}`;
     case "TaskExited":
       return `${task}${exit(data)}`;
     case "TaskReleased":
@@ -64,11 +33,11 @@ export function stage({ kind, data }: Decoded): string {
     case "EvictionCancelled":
       return `Its eviction was called off: ${data["reason"] ?? ""}`;
     case "JobRequeued":
-      return `The job ${OUTCOMES[data["outcome"]] ?? data["outcome"]}; work lost: ${cost(data["lost_gpu_ms"] ?? 0)}`;
+      return `The attempt ${endText(data["outcome"])}, and the job is back in the queue; work lost: ${gpuTime(data["lost_gpu_ms"] ?? 0)}`;
     case "JobShrunk":
-      return `The job runs on without tasks ${data["tasks"]}; work lost: ${cost(data["lost_gpu_ms"] ?? 0)}`;
+      return `The job runs on without tasks ${data["tasks"]}; work lost: ${gpuTime(data["lost_gpu_ms"] ?? 0)}`;
     case "JobEnded":
-      return `The job ended: ${data["outcome"]}`;
+      return `The job ended: ${endText(data["outcome"])}`;
     case "ReservationDropped":
       return "Its reservation was dropped";
     case "JobStarting":

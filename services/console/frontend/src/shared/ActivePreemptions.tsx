@@ -1,8 +1,7 @@
 import type { LiveJob } from "../api";
-import { allocatedText, duration, gpusText, moment, now } from "../lib";
+import { allocatedText, duration, gpusText, moment, now, stageText } from "../lib";
 import { Badge, DecisionLink, JobLink } from "../ui";
 import { preemptionText, type PreemptionGroup } from "./preemptionGroups";
-import { stageText } from "./stageLabels";
 import "./preemptions.css";
 
 const NAMED = 6;

@@ -13,7 +13,7 @@ const eviction = (decided_seq: number, released: number | null, more: Partial<Ev
 const shown = (rows: EventRow[], evictions: Eviction[]) => groupByEviction(rows, evictions).map((item) => [item.row.seq, item.row.text, item.rows?.map((each) => each.seq) ?? null]);
 
 test("the records of one eviction are one line, which has its decision", () => {
-  expect(shown([row(9, 30), row(8, 13), row(7, 11), row(6, 10), row(2, 1)], [eviction(6, 13)])).toEqual([[9, "t", null], [6, "for serve, preempted: 3 records", [8, 7, 6]], [2, "t", null]]);
+  expect(shown([row(9, 30), row(8, 13), row(7, 11), row(6, 10), row(2, 1)], [eviction(6, 13)])).toEqual([[9, "t", null], [6, "for serve, stopped in time: 3 records", [8, 7, 6]], [2, "t", null]]);
 });
 
 test("an eviction in progress has all records since its decision; one with a single record is that record", () => {

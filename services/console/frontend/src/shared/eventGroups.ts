@@ -1,6 +1,6 @@
 // Records of one eviction as one group, so that a list of records shows what happened.
 import type { Eviction } from "../api";
-import { capital, count, evictionCauseText, stopWord } from "../lib";
+import { capital, count, endText, evictionCauseText, stopWord } from "../lib";
 
 export interface EventRow {
   key: string;
@@ -52,5 +52,5 @@ const groupRow = (eviction: Eviction, newest: EventRow): EventRow => ({
   seq: eviction.decided_seq,
   job: eviction.job,
   event: eviction.tasks ? `Shrunk, tasks ${eviction.tasks}` : capital(stopWord(eviction.cause)),
-  text: [eviction.for_job ? `for ${eviction.for_job}` : evictionCauseText(eviction.cause ?? ""), eviction.outcome ?? ""].filter(Boolean).join(", "),
+  text: [eviction.for_job ? `for ${eviction.for_job}` : evictionCauseText(eviction.cause ?? ""), endText(eviction.outcome ?? "")].filter(Boolean).join(", "),
 });

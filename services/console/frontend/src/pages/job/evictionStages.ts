@@ -1,7 +1,8 @@
-// The stages of an eviction, with their labels.
+// The stages of an eviction, in their order, with their signs.
 import type { Eviction, EvictionView, RecordItem } from "../../api";
-import { duration } from "../../lib";
-import { STAGE_LABELS } from "../../shared/stageLabels";
+import { duration, stageText } from "../../lib";
+
+const SIGNS: Record<string, string> = { started: "▸", noticed: "N", acknowledged: "A", step_confirmed: "A", step_agreed: "A", checkpoint_started: "C", saving_in_flight: "C", checkpoint_committed: "C", yielding: "Y", term_sent: "T", kill_sent: "K", frozen: "F", dumped: "D", stored: "S", save_failed: "!", exited: "X", stuck: "!", released: "R", cancelled: "↩", resumed: "▶" };
 
 export interface Stage {
   name: string;
@@ -15,9 +16,9 @@ export interface Stage {
 /** The stages reached, by time (and by the order of the stages where times are equal). */
 export function evictionStages(eviction: Pick<Eviction, "decided_at" | "stages">): Stage[] {
   const decided = Date.parse(eviction.decided_at);
-  const found = STAGE_LABELS.flatMap(([name, sign, word], place) => {
+  const found = Object.entries(SIGNS).flatMap(([name, sign], place) => {
     const at = eviction.stages[name];
-    return at ? [{ name, sign, word, at, after: (Date.parse(at) - decided) / 1000, place }] : [];
+    return at ? [{ name, sign, word: stageText(name), at, after: (Date.parse(at) - decided) / 1000, place }] : [];
   });
   found.sort((left, right) => left.after - right.after || left.place - right.place);
   const first: Stage = { name: "decided", sign: "D", word: "decided", at: eviction.decided_at, after: 0 };
@@ -27,9 +28,9 @@ export function evictionStages(eviction: Pick<Eviction, "decided_at" | "stages">
 /** The stages known from the live row. */
 export function liveStages(eviction: EvictionView): Stage[] {
   const stage: Stage = { name: "decided", sign: "D", word: "decided", at: null, after: null };
-  const word = STAGE_LABELS.find(([name]) => name === eviction.stage);
+  const sign = SIGNS[eviction.stage];
   const started: Stage[] = eviction.started_at ? [{ name: "started", sign: "▸", word: "started", at: eviction.started_at, after: null }] : [];
-  return word && word[0] !== "started" ? [stage, ...started, { name: word[0], sign: word[1], word: word[2], at: null, after: null }] : [stage, ...started];
+  return sign && eviction.stage !== "started" ? [stage, ...started, { name: eviction.stage, sign, word: stageText(eviction.stage), at: null, after: null }] : [stage, ...started];
 }
 
 /** `+400ms`, `+12s`: how long after the decision. */
