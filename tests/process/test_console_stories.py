@@ -134,16 +134,19 @@ async def test_the_past_and_the_raw_record(stack: Stack, page: Page, client: Cli
     await see.accessible("a raw record")
 
 
-async def test_a_preemption_on_the_timeline_and_in_the_player(stack: Stack, page: Page, client: Client) -> None:
+async def test_a_preemption_on_the_timeline_and_in_the_player_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> None:
     see, keys = Seeing(page, stack.console), Keys(page)
     await a_preemption(client)
-    await see.open(f"/{POOL}/timeline")
+    await see.open(f"/{POOL}/overview")
+    await keys.go_to("Timeline", "a")
+    await keys.press("Enter")
+    await page.wait_for_url("**/timeline")
     await expect(page.locator(".timeline-bar", has_text="urgent").first).to_be_visible()
     await expect(page.locator(".timeline-arrow")).not_to_have_count(0)
     await expect(page.locator(".timeline-shade").first).to_be_attached()
     await see.accessible("the timeline")
 
-    # By keyboard: the player goes to the decision before, which the browser verifies, and Enter opens it.
+    # The player goes to the decision before, which the browser verifies, and Enter opens it.
     await keys.go_to("Timeline of 8 GPUs", "div")
     await keys.press("+")
     await page.wait_for_url("**from=*")
@@ -171,20 +174,34 @@ async def test_a_preemption_on_the_timeline_and_in_the_player(stack: Stack, page
     finally:
         await query(dsn, "UPDATE proposal_checks SET result = 'reproduced', text = ''")
 
-    # It plays from decision to decision, by keyboard on its slider, and stops at the newest.
+    # It plays from decision to decision, on its slider, and stops at the newest.
     await see.open(f"/{POOL}/timeline?at=0")
-    await page.get_by_role("radio", name="Decisions").check()
-    await page.get_by_label("Speed").select_option("fastest")
+    await see.text("No nodes were registered.")
+    await keys.go_to("Evictions", "input")
+    await keys.press("ArrowRight")
+    await expect(page.get_by_role("radio", name="Decisions")).to_be_checked()
+    await keys.go_to("Speed", "select")
+    await keys.type("fastest")
+    await expect(page.get_by_label("Speed")).to_have_value("0")
     newest = (await query(dsn, "SELECT max(seq) AS seq FROM records WHERE decision"))[0]["seq"]
-    await page.get_by_role("slider").press("Space")
+    await keys.go_to("Record of the log", "input")
+    await keys.press("Space")
     await page.wait_for_url(f"**at={newest}*")
     await expect(page.get_by_role("button", name="Play forward")).to_be_visible()
-    await page.get_by_role("slider").press("p")
+    await keys.press("p")
     await page.wait_for_url(lambda url: f"at={newest}" not in url)
+    await keys.press("Home")
+    await page.wait_for_url("**at=0*")
+    await keys.go_to("Go to a record or a time", "input")
+    await keys.type("#3")
+    await keys.press("Enter")
+    await page.wait_for_url("**at=3*")
 
     # As text.
     await see.open(f"/{POOL}/timeline")
-    await page.get_by_role("radio", name="Table").check()
+    await see.text("GPUs over time")
+    await keys.go_to("Picture", "input")
+    await keys.press("ArrowRight")
     preemptions = page.get_by_role("region", name="Preemptions, newest first")
     await expect(preemptions.get_by_role("link", name="urgent").first).to_be_visible()
     await expect(preemptions.get_by_role("link", name="big").first).to_be_visible()
