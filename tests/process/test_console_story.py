@@ -25,6 +25,7 @@ pytestmark = [IN_ONE_BROWSER, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 LIGHT: tuple[Scheme, ...] = ("light",)
 DARK: tuple[Scheme, ...] = ("dark",)
+NODE_AGENT = "node-agent"
 TRAIN = "name: train-1\nclass: train\ngpus: 8\ncpu: 8\nmemory: 8GiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
 SERVE = "name: serve-1\nclass: inference\ngpus: 4\ncpu: 4\nmemory: 4GiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
 
@@ -107,7 +108,7 @@ async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> Non
     see = Seeing(page, stack.console, DARK)
     await see.open(f"/{POOL}")
     await page.get_by_role("radio", name="Table").check()
-    await page.get_by_role("button", name="node-1").click()
+    await page.get_by_role("link", name="node-1").click()
     await page.get_by_role("button", name="Drain", exact=True).click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_text("Effects").wait_for()
@@ -195,7 +196,7 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
     await expect(page.locator("main .loading")).to_have_count(0)
 
 
-async def test_a_shell_beside_a_job_ends_with_it_and_shows_only_text(stack: Stack, page: Page) -> None:
+async def test_a_shell_beside_a_job_ends_with_its_agent_and_with_the_job_and_shows_only_text(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console, LIGHT)
     await see.submit(
         "name: batch-1\nproject: robots\nclass: train\ncpu: 1\nenv: {LR: '0.1'}\ncommand: [sleep, '3000']\n", "would start"
@@ -221,14 +222,29 @@ async def test_a_shell_beside_a_job_ends_with_it_and_shows_only_text(stack: Stac
     await page.keyboard.press("Shift+Tab")
     await expect(shell).not_to_be_focused()
 
+    # Its node agent is gone: the page says so, another shell is refused with the reason, and opens once the agent is back.
+    await asyncio.to_thread(stack.processes.kill9, NODE_AGENT)
+    await see.text("The connection to the node agent was lost.")
+    await see.accessible("a shell whose agent is gone")
+    await page.get_by_role("button", name="Back").click()
+    await page.get_by_role("button", name="Open a shell").click()
+    await see.text("does not answer")
+    await page.get_by_role("button", name="Back").click()
+    stack.start_service(NODE_AGENT)
+    await asyncio.to_thread(stack.processes.wait_ready, NODE_AGENT, timeout_s=PATIENCE_S)
+    await page.get_by_role("button", name="Open a shell").click()
+    await see.text("Connected.")
+    await page.keyboard.type("echo again $((2 + 2))\n")
+    await expect(shell).to_contain_text("again 4")
+
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/test") as client:
         seen = [entry async for entry in client.follow(POOL, on=False)]
         grants = [entry.record for entry in seen if isinstance(entry.record.data, AttachGranted)]
-        assert [(each.actor, each.data.shell) for each in grants] == [(grants[0].actor, True)]
+        assert {(each.actor, each.data.shell) for each in grants} == {(grants[0].actor, True)}
         assert not any(b"LR=" in entry.wire.value for entry in seen)
         requested = await client.cancel("batch-1", pool=POOL)
         assert (await client.outcome_of(requested, PATIENCE_S)) is not None
-    await see.text("The connection has ended.")
+    await expect(page.get_by_role("tabpanel", name="Shell")).to_contain_text("has ended.")
 
 
 async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> None:

@@ -40,7 +40,7 @@ export function EventTable({ pool, caption, items, jobs = false }: { pool: strin
               ),
           },
           ...job,
-          { head: "Details", cell: ({ item }) => <bdi class="event-text" title={item.row.text}>{item.row.text}</bdi> },
+          { head: "Details", line: true, cell: ({ item }) => <bdi class="clamped event-text" title={item.row.text}>{item.row.text}</bdi> },
         ]}
       />
     </div>

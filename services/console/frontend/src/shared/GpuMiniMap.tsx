@@ -7,6 +7,8 @@ import "../ui/sections.css";
 const MAX_DETAILED_NODES = 96;
 const NONE: readonly LiveNode[] = [];
 
+const coloured = (job: string | null) => (job === null ? {} : { "data-colour": colourOf(job), style: { "--own": `var(--cat-${colourOf(job)})` } });
+
 /** A small map of the GPUs of some nodes. beside: those of a map with the same signs for jobs; changed: `node/gpu` of GPUs to mark. Many nodes are drawn on a canvas without letters. */
 export function GpuMiniMap({ nodes, beside = NONE, changed, label }: { nodes: LiveNode[]; beside?: readonly LiveNode[]; changed?: ReadonlySet<string>; label: string }) {
   if (nodes.length > MAX_DETAILED_NODES) return <GpuMiniMapCanvas nodes={nodes} label={label} />;
@@ -25,7 +27,7 @@ export function GpuMiniMap({ nodes, beside = NONE, changed, label }: { nodes: Li
                 class="minimap-cell"
                 data-state={cell[0]}
                 data-changed={changed?.has(`${node.node}/${gpu}`)}
-                data-colour={cell[1] !== null ? colourOf(cell[1]) : cell[2] !== null ? colourOf(cell[2]) : undefined}
+                {...coloured(cell[1] ?? cell[2])}
                 title={`${cellTitle(node, gpu)}: ${cellText(cell)}`}
               >
                 {signOf(cell, signs)}
@@ -43,9 +45,9 @@ export function GpuMiniMap({ nodes, beside = NONE, changed, label }: { nodes: Li
 export function MiniMapLegend({ changes = false }: { changes?: boolean }) {
   return (
     <ul class="row legend">
-      <li><span class="minimap-cell" data-state="allocated" data-colour="0" aria-hidden="true">A</span> allocated (a sign for each job)</li>
-      <li><span class="minimap-cell" data-state="releasing" data-colour="0" aria-hidden="true">A</span> releasing</li>
-      <li><span class="minimap-cell" data-state="reserved" data-colour="0" aria-hidden="true">B</span> reserved</li>
+      <li><span class="minimap-cell" data-state="allocated" {...coloured("")} aria-hidden="true">A</span> allocated (a sign for each job)</li>
+      <li><span class="minimap-cell" data-state="releasing" {...coloured("")} aria-hidden="true">A</span> releasing</li>
+      <li><span class="minimap-cell" data-state="reserved" {...coloured("")} aria-hidden="true">B</span> reserved</li>
       <li><span class="minimap-cell" data-state="free" aria-hidden="true" /> free</li>
       <li><span class="minimap-cell" data-state="unhealthy" aria-hidden="true">✕</span> unavailable</li>
       {changes && <li><span class="minimap-cell" data-state="free" data-changed="true" aria-hidden="true" /> changed</li>}

@@ -1,9 +1,9 @@
 import type { ApiError, JobPlan } from "../api";
-import { count, gpuTime, now } from "../lib";
+import { count, now } from "../lib";
 import type { LivePool } from "../live";
-import { Badge, Button, DataTable, EmptyState, ErrorList, ErrorMessage, JobLink, Loading, SeqLink } from "../ui";
-import { victimOutcome } from "./effectText";
+import { Badge, Button, EmptyState, ErrorList, ErrorMessage, Loading, SeqLink } from "../ui";
 import { planSentences, VERDICTS } from "./planResponse";
+import { VictimTable } from "./VictimTable";
 
 interface Props {
   pool: string;
@@ -56,20 +56,7 @@ function Outcome({ pool, plan, answer }: { pool: string; plan: JobPlan; answer: 
           )}
         </div>
       ))}
-      {victims.length > 0 && (
-        <DataTable
-          caption="Jobs that would be preempted"
-          rows={victims}
-          rowKey={(victim) => victim.job}
-          columns={[
-            { head: "Victim", cell: (victim) => <JobLink pool={pool} job={victim.job} /> },
-            { head: "GPUs", right: true, cell: (victim) => victim.gpus },
-            { head: "Work lost", right: true, cell: (victim) => (victim.work_lost_gpu_ms ? gpuTime(victim.work_lost_gpu_ms) : "none") },
-            { head: "Restart (assumed or measured)", right: true, cell: (victim) => gpuTime(victim.restart_gpu_ms) },
-            { head: "Afterwards", cell: victimOutcome },
-          ]}
-        />
-      )}
+      {victims.length > 0 && <VictimTable pool={pool} victims={victims} caption="Jobs that would be preempted" />}
     </>
   );
 }

@@ -34,7 +34,7 @@ export function Tabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
           </button>
         ))}
       </div>
-      <div class="stack tab-panel" id="tab-panel" role="tabpanel" aria-labelledby={`tab-${chosen.key}`}>
+      <div class="stack spaced tab-panel" id="tab-panel" role="tabpanel" aria-labelledby={`tab-${chosen.key}`}>
         {chosen.content()}
       </div>
     </>

@@ -2,10 +2,10 @@ import type { ComponentChildren } from "preact";
 
 import type { DecisionResponse } from "../../api";
 import { few } from "../../lib";
+import { VictimTable } from "../../shared/VictimTable";
 import { Badge, Card, DataTable, JobLinks } from "../../ui";
 import { costLevels } from "./costLevels";
 import { jobNames } from "./decisionSummary";
-import { Victims } from "./VictimCandidates";
 
 const SETS = ["Chosen", "Runner-up", "Lower bound"];
 type Row = { name: string; values: ComponentChildren[]; decides: boolean };
@@ -27,7 +27,7 @@ export function CostComparison({ pool, response }: { pool: string; response: Dec
   };
   return (
     <Card title="Chosen victims and runner-up">
-      <Victims pool={pool} response={response} />
+      {response.view.victims && <VictimTable pool={pool} victims={response.view.victims} caption="Victims" />}
       <div class="gap compared">
         <DataTable
           caption="Cost of each set by level, the most significant first"

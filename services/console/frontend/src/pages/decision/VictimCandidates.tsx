@@ -1,8 +1,7 @@
 import { useSignal } from "@preact/signals";
 
 import type { Candidate, DecisionResponse } from "../../api";
-import { few, gpuCount, gpuTime, ruleText } from "../../lib";
-import { victimOutcome } from "../../shared/effectText";
+import { few, gpuTime, ruleText } from "../../lib";
 import { Badge, Card, DataTable, JobLink, Select } from "../../ui";
 import { candidateVerdict, counts, excludedGroups, sortedCandidates, type Verdict } from "./candidateVerdicts";
 
@@ -83,27 +82,5 @@ function ExcludedGroups({ response }: { response: DecisionResponse }) {
         />
       )}
     </Card>
-  );
-}
-
-/** The victims and the work that each loses. */
-export function Victims({ pool, response }: { pool: string; response: DecisionResponse }) {
-  const { victims } = response.view;
-  if (!victims?.length) return null;
-  return (
-    <DataTable
-      caption="Victims"
-      rows={victims}
-      rowKey={(row) => `${row.job}/${row.tasks}`}
-      columns={[
-        { head: "Victim", cell: (row) => <><JobLink pool={pool} job={row.job} />{row.tasks && <span class="soft"> only tasks {row.tasks}</span>}</> },
-        { head: "Class", cell: (row) => `${row.priority_class} ${row.priority}` },
-        { head: "Project", cell: (row) => row.project },
-        { head: "GPUs", right: true, cell: (row) => gpuCount(row.gpus * 1000) },
-        { head: "Work lost", right: true, cell: (row) => (row.effect === "loses its reservation" ? "none: not started" : gpuTime(row.work_lost_gpu_ms)) },
-        { head: "Restart (assumed or measured)", right: true, cell: (row) => gpuTime(row.restart_gpu_ms) },
-        { head: "Afterwards", cell: victimOutcome },
-      ]}
-    />
   );
 }

@@ -105,7 +105,7 @@ function LogStream({ pool, job, live }: { pool: string; job: string; live: boole
   };
   const waiting = pausedAt.value === null ? 0 : lines.count - pausedAt.value;
   const aside = (
-    <span class="log-tools">
+    <span class="row log-tools">
       {lines.tasks.size > 1 && (
         <Select label="Task" value={String(task.value ?? "")} options={[["", "All tasks"], ...[...lines.tasks].sort((left, right) => left - right).map((each): [string, string] => [String(each), `Task ${each}`])]} onChange={(next) => (task.value = next === "" ? null : Number(next))} />
       )}

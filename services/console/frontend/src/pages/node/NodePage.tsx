@@ -5,13 +5,13 @@ import { archivePath, get, poolPath, useArchive, useFetch, usePolling, type Allo
 import { bytes, duration, now, sanitizeLine, summary, typeTitle, usePageTitle, userText } from "../../lib";
 import { PoolStatePending, useLive, type LivePool } from "../../live";
 import { cellText, deviceName } from "../../shared/gpuCellStyle";
-import { NodeAmounts } from "../../shared/NodeAmounts";
-import { NodeLabels, NodeText } from "../../shared/NodeText";
 import { TelemetryChart } from "../../shared/TelemetryChart";
 import { groupByEviction } from "../../shared/eventGroups";
 import { EventTable } from "../../shared/EventTable";
 import { loadNodeHistory } from "../../shared/telemetryHistory";
 import { leftText } from "./leftText";
+import { NodeAmounts } from "./NodeAmounts";
+import { NodeLabels, NodeText } from "./NodeText";
 import { Badge, Card, CopyButton, DataTable, EmptyState, JobLink, Loaded, Loading, Notice, RelativeTime, SegmentedControl, Summary, Tabs } from "../../ui";
 
 const EVENTS = 100;
@@ -98,7 +98,7 @@ function Devices({ pool, live, node }: { pool: string; live: LivePool; node: Liv
           { head: "Job", cell: ({ cell }) => (cell[1] ?? cell[2] ? <JobLink pool={pool} job={(cell[1] ?? cell[2])!} /> : "") },
           { head: "Utilisation", right: true, cell: ({ gpu }) => { const busy = measured?.devices[gpu]?.[0]; return busy == null ? "–" : `${Math.round(busy)} %`; } },
           { head: "Memory", right: true, cell: ({ gpu }) => { const [, used, total] = measured?.devices[gpu] ?? [null, null, null]; return used == null || !total ? "–" : `${bytes(used)} of ${bytes(total)}`; } },
-          { head: "State", cell: ({ cell }) => <bdi>{sanitizeLine(cellText(cell))}</bdi> },
+          { head: "State", line: true, cell: ({ cell }) => <bdi>{sanitizeLine(cellText(cell))}</bdi> },
         ]}
       />
     </Card>

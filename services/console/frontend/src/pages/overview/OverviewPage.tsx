@@ -1,12 +1,11 @@
-import { useLocation } from "preact-iso";
-
 import { get, poolPath, useArchive, usePolling, type Attention, type Overview, type OverviewPoint, type Utilisation } from "../../api";
-import { betweenOf, betweenQuery, lostText, projectName, rangeStart, usePageTitle, type Between } from "../../lib";
+import { lostText, projectName, usePageTitle } from "../../lib";
 import { PoolStatePending, unlistedPending, useLive } from "../../live";
+import { useChartWindow } from "../../shared/chartWindow";
 import { allocation, capacityOf, currentPoint, filled, loadOverview, usedLines } from "../../shared/poolUsage";
-import { Badge, Card, DataTable, EmptyState, JobLink, KeyFigure, Loaded, NodeLink, projectPath, RelativeTime, SeqLink, TimeRangePicker } from "../../ui";
+import { Badge, Card, DataTable, EmptyState, JobLink, KeyFigure, Loaded, NodeLink, projectPath, RelativeTime, SeqLink } from "../../ui";
 import { Chart } from "../../ui/Chart";
-import { concerns, rangeOf, RANGES, until, waitedText, type Concern } from "./overviewData";
+import { concerns, RANGES, until, waitedText, type Concern } from "./overviewData";
 import "./overview.css";
 
 const POINTS = 120;
@@ -14,29 +13,23 @@ const POINTS = 120;
 /** The start page of a pool: its figures over a time range, by project, and what needs a person. */
 export default function OverviewPage({ pool }: { pool: string }) {
   const live = useLive(pool);
-  const { query, route } = useLocation();
   usePageTitle(`${pool}: overview`);
-  const range = rangeOf(query.range);
-  const own = betweenOf(query);
   const archive = useArchive();
-  const to = live.time.value;
   void [live.nodesVersion.value, live.jobsVersion.value];
-  const known = archive.state === "there" && to !== null;
-  const key = own ? `${pool} ${own.from} ${own.to}` : `${pool} ${range}`;
-  const limits = (): Between => own ?? { from: rangeStart(live.time.peek() ?? new Date().toISOString(), range), to: live.time.peek() ?? new Date().toISOString() };
-  const figures = usePolling<Overview>(known ? key : null, (signal) => loadOverview(pool, limits().from, own?.to ?? null, POINTS, signal));
+  const { over, picker } = useChartWindow(live.time.value, RANGES, "1h");
+  const key = over && `${pool} ${over.key}`;
+  const figures = usePolling<Overview>(archive.state === "there" ? key : null, (signal) => loadOverview(pool, over!.from, over!.end, POINTS, signal));
   const attention = usePolling<Attention>(pool, (signal) => get(poolPath(pool, "attention"), signal));
-  const busy = usePolling<Utilisation>(to === null ? null : `busy ${key}`, async (signal) => until(await get(`${poolPath(pool, "utilisation")}?since=${Math.max(0, Math.floor(Date.parse(limits().from) / 1000))}`, signal), own?.to ?? null));
-  const go = (asked: [string, string][]): void => route(`/${encodeURIComponent(pool)}/overview${asked.length ? `?${new URLSearchParams(asked)}` : ""}`, true);
+  const busy = usePolling<Utilisation>(key && `busy ${key}`, async (signal) => until(await get(`${poolPath(pool, "utilisation")}?since=${Math.max(0, Math.floor(Date.parse(over!.from) / 1000))}`, signal), over!.end));
   if (live.row.value === null) return <PoolStatePending title="Overview" what="the overview" live={live} />;
-  const current = own || unlistedPending(live) > 0 ? null : currentPoint(live.time.value ?? "", live.row.value, live.nodes.values(), live.jobs.values());
+  const current = over?.end || unlistedPending(live) > 0 ? null : currentPoint(live.time.value ?? "", live.row.value, live.nodes.values(), live.jobs.values());
   const found = concerns(live.nodes.values(), live.jobs.values(), attention.value ?? undefined);
   return (
     <div class="stack page">
       <div class="row page-head">
         <h1>Overview</h1>
         <span class="spring" />
-        <TimeRangePicker presets={RANGES} value={own ? null : range} between={limits()} onPreset={(next) => go(next === "1h" ? [] : [["range", next]])} onBetween={(next) => go(betweenQuery(next))} />
+        {picker}
       </div>
       <Now pool={pool} row={live.row.value} capacity={capacityOf(live.nodes.values())} overview={figures.value} current={current} busy={busy.value} />
       <Card title="Needs attention" aside={attention.value?.alarms === null ? <span class="soft">This console may not read alarms.</span> : undefined}>

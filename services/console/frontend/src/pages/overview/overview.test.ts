@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { Overview } from "../../api";
 import { aJob, allocated, aNode, FREE } from "../../testing/liveRows";
 import { allocation, currentPoint, filled } from "../../shared/poolUsage";
-import { concerns, rangeOf, until } from "./overviewData";
+import { concerns, until } from "./overviewData";
 
 const at = (minute: number): string => new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString();
 const point = (minute: number, gpus: number) => ({ time: at(minute), gpus, capacity: 8, waiting: 0 });
@@ -38,8 +38,4 @@ test("a pool that the archive has no sample of yet is shown as it is now", () =>
 test("utilisation ends with the range", () => {
   const measured = { step_s: 60, times: [0, 60, 120], busy: [1, 2, 3] };
   expect([until(measured, new Date(120_000).toISOString()).busy, until(measured, null).busy]).toEqual([[1, 2], [1, 2, 3]]);
-});
-
-test("an unknown range is an hour", () => {
-  expect([rangeOf("24h"), rangeOf("99y"), rangeOf(undefined)]).toEqual(["24h", "1h", "1h"]);
 });

@@ -3,7 +3,6 @@ import type { Attention, LiveJob, LiveNode, Utilisation } from "../../api";
 import { count, duration, rangeOptions } from "../../lib";
 
 export const RANGES = rangeOptions("1h", "24h", "7d");
-export const rangeOf = (text: string | undefined): (typeof RANGES)[number][0] => RANGES.find(([each]) => each === text)?.[0] ?? "1h";
 
 export const waitedText = (seconds: number | null): string => (seconds === null ? "–" : duration(seconds));
 

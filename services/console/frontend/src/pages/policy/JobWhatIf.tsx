@@ -33,11 +33,11 @@ export function JobWhatIf({ pool }: { pool: string }) {
     saveDraft(key, text);
   };
   return (
-    <div class="submit">
+    <div class="with-side submit">
       <Card title="Job">
         <YamlEditor label="Job as YAML" value={yaml.value} onInput={write} errors={plan.state.value.answer?.errors ?? []} />
       </Card>
-      <div class="submit-side">
+      <div class="stack submit-side">
         <Card title="Plan">
           <PlanResult pool={pool} live={live} state={plan.state.value} empty={empty} refresh={() => plan.set(yaml.value, 0)} />
         </Card>

@@ -11,6 +11,7 @@ import { Badge, Button, Card, ErrorList, ErrorMessage, Loaded, Loading, SeqLink 
 import { ApplyPolicyDialog } from "./ApplyPolicyDialog";
 import { PastSimulation } from "./PastSimulation";
 import { PolicyDiff } from "./PolicyDiff";
+import "../../ui/sections.css";
 
 interface Editing {
   pool: string;
@@ -62,7 +63,7 @@ function PolicyEditor({ pool, policy, form, applicable }: Omit<Editing, "form"> 
   const offline = offlineReason(live.connection.value, live.consoleState.value.kafka);
   return (
     <>
-      <div class={form ? "policy-layout" : "submit"}>
+      <div class={form ? "stack spaced policy-layout" : "with-side submit"}>
         <Card
           title="Policy"
           aside={
@@ -77,7 +78,7 @@ function PolicyEditor({ pool, policy, form, applicable }: Omit<Editing, "form"> 
               {applicable && <Button onClick={() => keep({ seq: policy.seq, yaml })}>I have checked them: keep my draft</Button>}
             </p>
           )}
-          <div class={form ? "policy-both" : undefined}>
+          <div class={form ? "with-side policy-both" : undefined}>
             {form && <div>{form(yaml, write)}</div>}
             <YamlEditor label="Policy as YAML" value={yaml} onInput={write} errors={errors} />
           </div>
@@ -93,7 +94,7 @@ function PolicyEditor({ pool, policy, form, applicable }: Omit<Editing, "form"> 
             {applicable && (offline ?? notApplicable) && <span class="soft">{offline ?? notApplicable}</span>}
           </div>
         </Card>
-        <div class="submit-side">
+        <div class="stack submit-side">
           <Card title="Effects">
             <PolicyChanges state={state} changed={changed} again={() => plan.set(yaml, 0)} />
           </Card>
@@ -131,7 +132,7 @@ function PolicyChanges({ state, changed, again }: { state: DebouncedQuery<string
         <>
           <h3>Changed fields</h3>
           {diff.length ? (
-            <ul class="stack changes">
+            <ul class="stack sentences changes">
               {diff.map((line) => (
                 <li key={line}>{line}</li>
               ))}

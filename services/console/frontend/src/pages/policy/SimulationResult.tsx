@@ -8,7 +8,7 @@ import { gpuHours, GROUP_FIELDS, groupRows, HEADS, hours, LABELS, shares, summar
 /** The recorded run, its simulation, and the simulation under the other policy, compared. */
 export function SimulationResult({ pool, result, report, outdated }: { pool: string; result: Comparison; report: string | null; outdated: boolean }) {
   return (
-    <div class="stack result">
+    <div class="stack spaced result">
       {outdated && <p class="caution">The policy was edited after this simulation.</p>}
       <Card
         title="Result"
@@ -48,7 +48,7 @@ export function SimulationResult({ pool, result, report, outdated }: { pool: str
       <ChangedJobs pool={pool} title="Most improved jobs" rows={result.improved} />
       <ChangedJobs pool={pool} title="Most worsened jobs" rows={result.worsened} neverStarted={result.never_started} none={result.rejected.length + result.never_started.length > 0 ? "None of the jobs that ran in both simulations. Those that could not run are above." : "None."} />
       <Card title="Assumptions">
-        <ul class="stack assumptions">
+        <ul class="stack sentences">
           {result.assumptions.map((sentence) => (
             <li key={sentence}>{sentence}</li>
           ))}
@@ -113,7 +113,7 @@ function Groups({ result }: { result: Comparison }) {
           { head: "Comparison", cell: (row) => <RunBars row={row} most={most} /> },
         ]}
       />
-      <p class="row runs-legend soft" aria-hidden="true">
+      <p class="row legend runs-legend" aria-hidden="true">
         {LABELS.map((label) => (
           <span key={label}>
             <i data-run={label} /> {HEADS[label]}

@@ -1,6 +1,6 @@
 import type { LiveJob, LiveNode } from "../../api";
 import { bytes } from "../../lib";
-import { Badge, DataTable, JobLink, type Column } from "../../ui";
+import { Badge, DataTable, JobLink, NodeLink, type Column } from "../../ui";
 import { runsOf } from "./map/gpuFilter";
 import { runSummary } from "./map/gpuText";
 import { allocationsOn } from "./nodeAllocations";
@@ -9,20 +9,12 @@ interface Props {
   pool: string;
   nodes: readonly LiveNode[];
   jobs: ReadonlyMap<string, LiveJob>;
-  onNode: (node: string) => void;
 }
 
 /** The nodes and their GPUs as a table. */
-export function NodeTable({ pool, nodes, jobs, onNode }: Props) {
+export function NodeTable({ pool, nodes, jobs }: Props) {
   const columns: Column<LiveNode>[] = [
-    {
-      head: "Node",
-      cell: (node) => (
-        <button type="button" class="link" onClick={() => onNode(node.node)}>
-          {node.node}
-        </button>
-      ),
-    },
+    { head: "Node", cell: (node) => <NodeLink pool={pool} node={node.node} /> },
     { head: "State", cell: (node) => <Badge tone={node.state === "ready" ? "good" : node.state === "lost" ? "bad" : "warn"}>{node.state}</Badge> },
     {
       head: "Jobs",

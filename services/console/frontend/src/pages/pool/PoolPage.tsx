@@ -6,14 +6,13 @@ import { PoolStatePending, useLive, type LivePool } from "../../live";
 import { ActivePreemptions } from "../../shared/ActivePreemptions";
 import { preemptionGroups } from "../../shared/preemptionGroups";
 import { projectSubtree } from "../../shared/shareText";
-import { Button, Card, EmptyState, jobPath } from "../../ui";
+import { Button, Card, EmptyState, jobPath, nodePath } from "../../ui";
 import { classNames, groupsOf, keyOf, projectNames, type Group } from "../../shared/colourGroups";
 import { filterPredicate, isFiltering, NO_FILTER, nodesShown, tally, type Filter } from "./map/gpuFilter";
 import { GpuMap } from "./map/GpuMap";
 import { level, meanUtilisation } from "./map/telemetry";
 import { MapLegend } from "./MapLegend";
 import { MapToolbar, type Colouring, type Showing } from "./MapToolbar";
-import { NodePanel } from "./NodePanel";
 import { NodeTable } from "./NodeTable";
 import { PoolStats } from "./PoolStats";
 import { RejectionsCard } from "./RejectionsCard";
@@ -29,7 +28,7 @@ export default function PoolPage({ pool }: { pool: string }) {
 }
 
 function PoolOverview({ pool, live }: { pool: string; live: LivePool }) {
-  const { route, query, path } = useLocation();
+  const { route } = useLocation();
   const colouring = useSignal<Colouring>("project");
   const showing = useSignal<Showing>("map");
   const filter = useSignal<Filter>(NO_FILTER);
@@ -52,8 +51,6 @@ function PoolOverview({ pool, live }: { pool: string; live: LivePool }) {
   const counts = tally(nodes.values(), jobs, by);
   const shown = nodesShown(nodes.values(), filter.value, wanted);
   const preemptions = preemptionGroups(jobs);
-  const selected = query.node === undefined ? undefined : nodes.get(query.node);
-  const selectNode = (node: string | null): void => route(node === null ? path : `${path}?node=${encodeURIComponent(node)}`, true);
 
   return (
     <div class="stack page pool-page">
@@ -64,67 +61,54 @@ function PoolOverview({ pool, live }: { pool: string; live: LivePool }) {
           A node registers when its node agent starts and connects: <code>python -m bailiff_node_agent</code>. Run <code>bailiff doctor</code> to see what is missing.
         </EmptyState>
       ) : (
-        <div class="with-side map-and-node" data-open={selected || query.node !== undefined ? "" : undefined}>
-          <section class="stack map-part" aria-label="GPUs">
-            <MapToolbar
-              colouring={colouring.value}
-              onColouring={(next) => {
-                colouring.value = next;
-                highlighted.value = null;
-              }}
-              showing={showing.value}
-              onShowing={(next) => (showing.value = next)}
-              filter={filter.value}
-              onFilter={(next) => (filter.value = next)}
-              projects={projectNames(projects.values(), jobs.values())}
-              zoom={zoomShown.value}
-              onZoom={(next) => (zoom.value = next)}
-            />
-            {measure !== null && telemetry.size === 0 && (
-              <p class="soft">No telemetry received. Node agents send it every few seconds.</p>
-            )}
-            {showing.value === "map" && <MapLegend groups={[...groups.values()]} tally={counts} measure={measure} highlighted={highlighted.value} onHighlight={(key) => (highlighted.value = key)} />}
-            {isFiltering(filter.value) && shown.length > 0 && (
-              <p class="soft" role="status">
-                {shown.length} of {nodes.size} nodes match the filter.
-              </p>
-            )}
-            {shown.length === 0 ? (
-              <EmptyState title="No GPUs match the filter">
-                <Button onClick={() => (filter.value = NO_FILTER)}>Clear filter</Button>
-              </EmptyState>
-            ) : showing.value === "map" ? (
-              <GpuMap
-                nodes={shown}
-                jobs={jobs}
-                telemetry={telemetry}
-                groupOf={groupOf}
-                wanted={isFiltering(filter.value) ? wanted : null}
-                level={measure === null ? null : (node, gpu) => level(gpu, telemetry.get(node.node), measure)}
-                highlightedGroup={highlighted.value}
-                zoom={zoom.value}
-                onZoom={(next) => (zoomShown.value = next)}
-                onJob={(job) => route(jobPath(pool, job))}
-                onNode={selectNode}
-              />
-            ) : (
-              <div class="table-card">
-                <NodeTable pool={pool} nodes={shown} jobs={jobs} onNode={selectNode} />
-              </div>
-            )}
-          </section>
-          {query.node !== undefined && (
-            <aside class="node-part" aria-label="Node">
-              {selected ? (
-                <NodePanel pool={pool} node={selected} jobs={jobs} onClose={() => selectNode(null)} />
-              ) : (
-                <EmptyState title="Node not found">
-                  <Button onClick={() => selectNode(null)}>Close</Button>
-                </EmptyState>
-              )}
-            </aside>
+        <section class="stack map-part" aria-label="GPUs">
+          <MapToolbar
+            colouring={colouring.value}
+            onColouring={(next) => {
+              colouring.value = next;
+              highlighted.value = null;
+            }}
+            showing={showing.value}
+            onShowing={(next) => (showing.value = next)}
+            filter={filter.value}
+            onFilter={(next) => (filter.value = next)}
+            projects={projectNames(projects.values(), jobs.values())}
+            zoom={zoomShown.value}
+            onZoom={(next) => (zoom.value = next)}
+          />
+          {measure !== null && telemetry.size === 0 && (
+            <p class="soft">No telemetry received. Node agents send it every few seconds.</p>
           )}
-        </div>
+          {showing.value === "map" && <MapLegend groups={[...groups.values()]} tally={counts} measure={measure} highlighted={highlighted.value} onHighlight={(key) => (highlighted.value = key)} />}
+          {isFiltering(filter.value) && shown.length > 0 && (
+            <p class="soft" role="status">
+              {shown.length} of {nodes.size} nodes match the filter.
+            </p>
+          )}
+          {shown.length === 0 ? (
+            <EmptyState title="No GPUs match the filter">
+              <Button onClick={() => (filter.value = NO_FILTER)}>Clear filter</Button>
+            </EmptyState>
+          ) : showing.value === "map" ? (
+            <GpuMap
+              nodes={shown}
+              jobs={jobs}
+              telemetry={telemetry}
+              groupOf={groupOf}
+              wanted={isFiltering(filter.value) ? wanted : null}
+              level={measure === null ? null : (node, gpu) => level(gpu, telemetry.get(node.node), measure)}
+              highlightedGroup={highlighted.value}
+              zoom={zoom.value}
+              onZoom={(next) => (zoomShown.value = next)}
+              onJob={(job) => route(jobPath(pool, job))}
+              onNode={(node) => route(nodePath(pool, node))}
+            />
+          ) : (
+            <div class="card table-card">
+              <NodeTable pool={pool} nodes={shown} jobs={jobs} />
+            </div>
+          )}
+        </section>
       )}
       {preemptions.length > 0 && (
         <Card title="Preemptions in progress">

@@ -15,7 +15,7 @@ export function RejectionsCard({ pool }: { pool: string }) {
     { head: "Count", right: true, cell: (row) => <span class="number">{row.count.toLocaleString("en")}</span> },
     { head: "Last", cell: (row) => (row.last ? <RelativeTime at={row.last} /> : "") },
     { head: "Record", cell: (row) => (row.seq === null ? "" : <SeqLink pool={pool} seq={row.seq} />) },
-    { head: "Newest", cell: (row) => row.text },
+    { head: "Newest", line: true, cell: (row) => row.text },
   ];
   return (
     <details class="card fold-card">

@@ -3,7 +3,7 @@ import { count, moment, projectName } from "../../lib";
 import { Card, EmptyState, Loaded, projectPath, useShowMore } from "../../ui";
 import { Chart } from "../../ui/Chart";
 import { borrowedLines, borrowedText, borrowers } from "./borrowingSeries";
-import type { ChartWindow } from "./chartWindow";
+import type { ChartWindow } from "../../shared/chartWindow";
 import { loadQuotaSeries } from "./usageSeries";
 
 const POINTS = 160;

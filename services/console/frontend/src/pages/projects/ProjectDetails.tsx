@@ -1,22 +1,23 @@
 import type { LiveProject } from "../../api";
 import { allocatedText, few } from "../../lib";
 import { unlistedPending, type LivePool } from "../../live";
+import { useChartWindow } from "../../shared/chartWindow";
 import { ShareBar, ShareBarLegend } from "../../shared/ShareBar";
 import { amount, borrowings, evictionsText, lendersText, nameOf, projectSubtree, quotaText, RESOURCES, scaleOf, shareStatus } from "../../shared/shareText";
 import { Badge, Card, DataTable, DescriptionItem, Elapsed, JobLink, projectPath, StateBadge } from "../../ui";
-import { useChartWindow } from "./chartWindow";
 import { ProjectEvictions } from "./ProjectEvictions";
 import { jobsOf } from "./projectJobs";
 import { ProjectTree } from "./ProjectTree";
 import { pathTo } from "./treeRows";
 import { UsageHistory } from "./UsageHistory";
+import { RANGES } from "./usageSeries";
 
 const MAX_PROJECTS_QUERIED = 100;
 
 /** One project: share of each resource, usage over time, jobs and evictions. */
 export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePool; row: LiveProject }) {
   const { projects, jobs } = live;
-  const { over, picker } = useChartWindow(live.time.value);
+  const { over, picker } = useChartWindow(live.time.value, RANGES, "6h");
   const subtree = projectSubtree(projects, row.project);
   const ancestors = pathTo(projects, row.project).slice(0, -1);
   const { tone, word, text } = shareStatus(row);
@@ -50,7 +51,7 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
           <ul class="stack resources">
             {RESOURCES.map(([resource, name]) => (
               <li key={resource}>
-                <div class="resource-head">
+                <div class="amount-line">
                   <h3>{name}</h3>
                   <span class="number">
                     {amount(row.used[resource] ?? 0, resource)} <span class="soft">used</span>

@@ -45,6 +45,7 @@ export function ProjectTree({ pool, projects, root = null, title }: { pool: stri
               <div class="tree-name" style={{ "--depth": isSearching(treeFilter.value) ? 0 : row.depth - depth }}>
                 {children > 0 ? (
                   <button type="button" class="tree-fold" aria-expanded={!collapsed} onClick={() => toggle(row.project)}>
+                    <span class="chevron" aria-hidden="true" />
                     <span class="visually-hidden">{nameOf(row)}: child projects</span>
                   </button>
                 ) : (

@@ -3,14 +3,15 @@ import { useLocation } from "preact-iso";
 import { useArchive } from "../../api";
 import { count, usePageTitle } from "../../lib";
 import { PoolStatePending, useLive, type LivePool } from "../../live";
+import { useChartWindow } from "../../shared/chartWindow";
 import { NearLimits } from "../../shared/NearLimits";
 import { borrowings, borrowingText, nameOf, shareStatus } from "../../shared/shareText";
 import { Card, EmptyState, projectPath } from "../../ui";
 import { BorrowingHistory } from "./BorrowingHistory";
-import { useChartWindow } from "./chartWindow";
 import { ProjectDetails } from "./ProjectDetails";
 import { ProjectTree } from "./ProjectTree";
 import { PoolUsageHistory } from "./UsageHistory";
+import { RANGES } from "./usageSeries";
 import "./projects.css";
 
 const BORROWERS_SHOWN = 8;
@@ -37,7 +38,7 @@ export default function ProjectsPage({ pool }: { pool: string }) {
 /** Borrowing and pool usage over time. */
 function History({ pool, to }: { pool: string; to: string | null }) {
   const { state } = useArchive();
-  const { over, picker } = useChartWindow(to);
+  const { over, picker } = useChartWindow(to, RANGES, "6h");
   if (state === "none") return <EmptyState title="Usage over time is unavailable">It needs the archive, and none is configured.</EmptyState>;
   return (
     <>
@@ -53,7 +54,7 @@ function History({ pool, to }: { pool: string; to: string | null }) {
 }
 
 function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
-  const { over, picker } = useChartWindow(live.time.value);
+  const { over, picker } = useChartWindow(live.time.value, RANGES, "6h");
   const { projects } = live;
   const rows = [...projects.values()];
   if (!rows.length) {

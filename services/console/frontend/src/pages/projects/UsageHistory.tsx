@@ -7,7 +7,7 @@ import { livePoolOf, unlistedPending } from "../../live";
 import { allocation, currentPoint, filled, loadOverview, usedLines } from "../../shared/poolUsage";
 import { Card, DataTable, EmptyState, Loaded, SegmentedControl } from "../../ui";
 import { Chart, type Series } from "../../ui/Chart";
-import type { ChartWindow } from "./chartWindow";
+import type { ChartWindow } from "../../shared/chartWindow";
 import { loadQuotaSeries, pointsOf, usageLines, usageText, withCurrent, type UsagePoint } from "./usageSeries";
 
 const POINTS = 120;

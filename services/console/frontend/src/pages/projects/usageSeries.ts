@@ -2,7 +2,7 @@
 import { archivePath, get, type LiveProject, type ProjectSeries, type QuotaSeries } from "../../api";
 import { count, rangeOptions } from "../../lib";
 import type { Series } from "../../ui/Chart";
-import type { ChartWindow } from "./chartWindow";
+import type { ChartWindow } from "../../shared/chartWindow";
 
 /** What the chart shows of an interval. */
 export interface UsagePoint {
@@ -15,7 +15,6 @@ export interface UsagePoint {
 }
 
 export const RANGES = rangeOptions("1h", "6h", "24h", "7d");
-export const rangeOf = (text: string | undefined): (typeof RANGES)[number][0] => RANGES.find(([each]) => each === text)?.[0] ?? "6h";
 
 /** The series of a project, or of all. Throws `ApiError`. */
 export const loadQuotaSeries = (pool: string, { from, end }: ChartWindow, points: number, project: string | null, signal: AbortSignal): Promise<QuotaSeries> =>

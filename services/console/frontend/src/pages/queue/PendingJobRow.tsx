@@ -40,7 +40,7 @@ export function PendingJobRow({ pool, job, position }: { pool: string; job: Live
           <dd>{job.pending_since ? <Elapsed at={job.pending_since} /> : "–"}</dd>
         </div>
       </dl>
-      <button type="button" class="explain-toggle" aria-expanded={open.value} aria-controls={id} onClick={() => (open.value = !open.value)}>
+      <button type="button" class="button explain-toggle" aria-expanded={open.value} aria-controls={id} onClick={() => (open.value = !open.value)}>
         What would unblock it?<span class="visually-hidden"> {job.job}</span>
         <span class="chevron" aria-hidden="true" />
       </button>

@@ -39,7 +39,7 @@ function Queue({ pool, live }: { pool: string; live: LivePool }) {
         <Summary pending={view.pending} more={more} free={live.row.value!.gpus_free} />
       </div>
       <div class="with-side">
-        <div class="stack queue-main">
+        <div class="stack spaced queue-main">
           {group.length > 0 && (
             <Card title="Preemptions in progress">
               <ActivePreemptions pool={pool} preemptionGroups={group} />

@@ -74,10 +74,10 @@ export function RecordList({ pool, live, archive, filter, setFilter, openRecord 
 function RecordRow({ pool, row, openRecord }: { pool: string; row: EventLine; openRecord: (seq: number) => void }) {
   return (
     <li class="record-row">
-      <button type="button" class="record-seq number" onClick={() => openRecord(row.seq)} title="Open record">#{row.seq}</button>
+      <button type="button" class="link number record-seq" onClick={() => openRecord(row.seq)} title="Open record">#{row.seq}</button>
       <span class="record-time number" title={moment(row.time)}><RelativeTime at={row.time} /></span>
       <span class="record-event">{typeTitle(row.event)}</span>
-      <span class="record-message" title={row.message}>
+      <span class="clamped record-message" title={row.message}>
         {row.job && <JobLink pool={pool} job={row.job} />} {row.node && <span class="mono">{row.node}</span>} <bdi>{sanitizeLine(row.message)}</bdi>
       </span>
     </li>

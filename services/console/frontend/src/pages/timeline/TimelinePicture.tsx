@@ -186,7 +186,7 @@ export function TimelinePicture({ pool, timeline, span, end, playhead, colourOf,
         </svg>
       )}
       {tip.value && (
-        <div class="timeline-tip" aria-hidden="true" style={{ "--x": `${Math.min(tip.value.x + 14, Math.max(0, width.value - 270))}px`, "--y": `${tip.value.y + 16}px` }}>
+        <div class="tip timeline-tip" aria-hidden="true" style={{ "--x": `${Math.min(tip.value.x + 14, Math.max(0, width.value - 270))}px`, "--y": `${tip.value.y + 16}px` }}>
           <strong>{tip.value.title}</strong>
           {tip.value.lines.map((line) => (
             <p key={line}>{line}</p>

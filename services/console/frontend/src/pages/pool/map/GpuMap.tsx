@@ -119,7 +119,7 @@ export function GpuMap(props: Props) {
 
   const current = nodes[focusedCell.node];
   return (
-    <div class="map-frame">
+    <div class="card map-frame">
       <div
         class="map-scroll"
         ref={scroller}
@@ -182,7 +182,7 @@ export function GpuMap(props: Props) {
           }
         />
       )}
-      <p id="map-keys" class="map-keys">
+      <p id="map-keys" class="visually-hidden map-keys">
         <span>Arrow keys move between GPUs, Enter opens the job, N opens the node.</span>
       </p>
     </div>

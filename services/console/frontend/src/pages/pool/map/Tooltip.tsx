@@ -28,7 +28,7 @@ export function Tooltip({ x, y, below, width, title, sentences, hint, actions }:
     tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(topOf(above, below))}px)`;
   });
   return (
-    <div class="map-tooltip" ref={box} data-touch={actions ? "" : undefined} aria-hidden={actions ? undefined : "true"}>
+    <div class="tip map-tooltip" ref={box} data-touch={actions ? "" : undefined} aria-hidden={actions ? undefined : "true"}>
       <strong>{title}</strong>
       {sentences().map((text) => (
         <p key={text}>{text}</p>

@@ -1,6 +1,6 @@
-import type { LiveNode } from "../api";
-import { bytes } from "../lib";
-import { Bar } from "../ui";
+import type { LiveNode } from "../../api";
+import { bytes } from "../../lib";
+import { Bar } from "../../ui";
 
 /** CPU and memory of a node: what is allocated, as bars. */
 export function NodeAmounts({ node }: { node: LiveNode }) {

@@ -1,8 +1,7 @@
 import { useLocation } from "preact-iso";
 
-import { betweenOf, betweenQuery, rangeStart } from "../../lib";
-import { TimeRangePicker } from "../../ui";
-import { rangeOf, RANGES } from "./usageSeries";
+import { betweenOf, betweenQuery, rangeStart, type Range } from "../lib";
+import { TimeRangePicker } from "../ui";
 
 /** The time range of the charts. end: null: up to now. key: changes when another range is chosen. */
 export interface ChartWindow {
@@ -11,11 +10,11 @@ export interface ChartWindow {
   end: string | null;
 }
 
-/** The time range in the address, and its picker. to: the newest time of the log. */
-export function useChartWindow(to: string | null): { over: ChartWindow | null; picker: preact.JSX.Element | null } {
+/** The time range in the address, and its picker. to: the newest time of the log. usual: the preset of an address without one. */
+export function useChartWindow<R extends Range>(to: string | null, presets: readonly [R, string][], usual: R): { over: ChartWindow | null; picker: preact.JSX.Element | null } {
   const { path, query, route } = useLocation();
   if (to === null) return { over: null, picker: null };
-  const range = rangeOf(query.range);
+  const range = presets.find(([each]) => each === query.range)?.[0] ?? usual;
   const own = betweenOf(query);
   const go = (chosen: [string, string][]): void => {
     const others = Object.entries(query).filter(([name]) => !["range", "from", "to"].includes(name));
@@ -25,6 +24,6 @@ export function useChartWindow(to: string | null): { over: ChartWindow | null; p
   const from = own?.from ?? rangeStart(to, range);
   return {
     over: { key: own ? `${own.from} ${own.to}` : range, from, end: own?.to ?? null },
-    picker: <TimeRangePicker presets={RANGES} value={own ? null : range} between={{ from, to: own?.to ?? to }} onPreset={(next) => go([["range", next]])} onBetween={(next) => go(betweenQuery(next))} />,
+    picker: <TimeRangePicker presets={presets} value={own ? null : range} between={{ from, to: own?.to ?? to }} onPreset={(next) => go(next === usual ? [] : [["range", next]])} onBetween={(next) => go(betweenQuery(next))} />,
   };
 }
