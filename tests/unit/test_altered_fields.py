@@ -19,10 +19,9 @@ from tests.kits.log_builder import Story
 from tests.property.rich_stories import Rich
 from tests.simulation.played import SECOND, Played, submit
 
-from bailiff_core.engine import STATE_SCHEMA
-from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.records import AUDIT_TYPES, Record, decode, facts
 from bailiff_core.records.payload import Decision
+from bailiff_log.snapshot_file import SnapshotDraft
 
 pytestmark = pytest.mark.slow  # thousands of altered logs are verified and replayed
 
@@ -52,7 +51,7 @@ def of_writer() -> list[Record]:
     story.runs("job", gpus=2)
     story.quarantined("n1", 0)
     story.cleared("n1", 0)
-    story.cycle(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.state)))
+    story.cycle(SnapshotDraft(None, story.state).fact())
     story.cycle(facts.InputsAdvanced())
     story.cycle(facts.InputsLost(topic="bailiff.node-reports", partition=0, from_offset=1, to_offset=9))
     story.lost("n1")

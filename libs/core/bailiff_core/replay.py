@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from bailiff_core.decision_cycle import decide, decision_record
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply, close_cycle, fold
-from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.fold.snapshot import SnapshotIndex, state_digest
 from bailiff_core.model.state import PoolState
 from bailiff_core.recorded import Inputs, contradiction
 from bailiff_core.records.facts import ProposalReceived, StateDigest, WriterStarted
@@ -137,9 +137,12 @@ class Replay:
         if fact.schema_version != STATE_SCHEMA:
             return
         self.digests += 1
-        found = state_digest(self.state)
+        index = SnapshotIndex()
+        found = state_digest(self.state, index)
         if found != fact.digest:
             self._differs(record, f"state digest {found}", f"state digest {fact.digest}")
+        elif fact.index is not None and fact.index != index.digest():
+            self._differs(record, f"digest {index.digest()} of the state's index", f"digest {fact.index} of the state's index")
 
     def _differs(self, record: Record, expected: str, found: str) -> None:
         self.difference = Difference(record.seq, record.cycle, expected, found)

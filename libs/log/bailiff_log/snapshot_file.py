@@ -23,6 +23,7 @@ from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import SnapshotIndex, from_changes, from_snapshot, removed_since, snapshot_parts
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead
+from bailiff_core.records.facts import StateDigest
 
 DIGITS = 16
 TRAILER = 64 + DIGITS  # SHA-256 and length of what stands between the state and it
@@ -53,6 +54,14 @@ class SnapshotDraft:
             hashed.update(part)
             self._write(part)
         self.digest = hashed.hexdigest()
+
+    def fact(self) -> StateDigest:
+        """What the log is to say of it."""
+        return StateDigest(schema_version=STATE_SCHEMA, digest=self.digest, index=self._index.digest())
+
+    def confirmed_by(self, fact: StateDigest) -> bool:
+        """Whether the log says the same of it. Older logs have no digest of the index."""
+        return fact.digest == self.digest and fact.index in (None, self._index.digest())
 
     def keep(self, head: ChainHead, offset: int, beside: bytes | None = None) -> None:
         """Replace the snapshot.
@@ -128,6 +137,7 @@ class StoredSnapshot:
         beside: Reads what is stored with the state; raises `ValueError` if it is damaged. None: nothing is.
         name: Changes when the file is replaced.
         seq: The last record of the state without kept changes.
+        index: Where its jobs and requests stand in the file.
         confirmed: The digest that the log confirmed when changes were kept; empty: it is still to confirm it.
     """
 
@@ -138,6 +148,7 @@ class StoredSnapshot:
     beside: Callable[[], bytes] | None
     name: str
     seq: int
+    index: SnapshotIndex
     confirmed: str = ""
 
 
@@ -159,8 +170,9 @@ def read_snapshot(path: Path | None, *, undecoded: bool = False) -> StoredSnapsh
         if not undecoded:
             state.jobs, state.requests = dict(state.jobs.items()), dict(state.requests.items())
         beside = partial(_beside, data, index.size, *about["beside"]) if "beside" in about else None
-        return StoredSnapshot(state, ChainHead.from_data(about["head"]), about["offset"], digest, beside, name, state.seq)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        head, offset = ChainHead.from_data(about["head"]), about["offset"]
+        return StoredSnapshot(state, head, offset, digest, beside, name, state.seq, index)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         lazy_logger().warning(f"snapshot {path.name} is damaged, folding from the start: {error}")
         return None
 
@@ -183,7 +195,8 @@ def read_changes(path: Path, snapshot: StoredSnapshot, before: int | None = None
         raise ValueError("the changes since the snapshot are damaged")
     beside = partial(_beside, data, index.size, *about["beside"])
     state = from_changes(snapshot.state, data, index, about["removed"])
-    return StoredSnapshot(state, head, about["offset"], snapshot.digest, beside, snapshot.name, snapshot.seq, about["after"][1])
+    name, seq, confirmed = snapshot.name, snapshot.seq, about["after"][1]
+    return StoredSnapshot(state, head, about["offset"], snapshot.digest, beside, name, seq, index, confirmed)
 
 
 def _opened(path: Path) -> tuple[mmap.mmap, dict[str, Any], str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import StateDigest
 from bailiff_log.snapshot_file import SnapshotDraft
@@ -38,7 +37,7 @@ class StateDigests:
         self._last, self._at = state.seq, now
         self._pending = self._draft()
         self._took = self._clock_and_ids.boot() - now
-        return StateDigest(schema_version=STATE_SCHEMA, digest=self._pending.digest)
+        return self._pending.fact()
 
     def appended(self) -> SnapshotDraft | None:
         """The snapshot of the digest in the last cycle; returned once."""

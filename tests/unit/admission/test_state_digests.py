@@ -1,9 +1,8 @@
 """When a state digest is due: by records, by time, and later where it takes long."""
 
-from typing import Any
-
 from bailiff_admission.state_digests import StateDigests
 from bailiff_core.model.state import PoolState
+from bailiff_log.snapshot_file import SnapshotDraft
 from bailiff_service.clock_and_ids import ClockAndIds
 
 SECOND = 1_000_000
@@ -17,9 +16,9 @@ class Drafts:
         self.digests = StateDigests(100, ClockAndIds(boot=lambda: self.now), self._draft)
         self.digests.begin(0, 0)
 
-    def _draft(self) -> Any:
+    def _draft(self) -> SnapshotDraft:
         self.now += self.takes
-        return type("Draft", (), {"digest": "0" * 64})()
+        return SnapshotDraft(None, PoolState())
 
     def is_due(self, seq: int, after: int) -> bool:
         self.now += after

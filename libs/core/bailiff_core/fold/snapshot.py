@@ -4,7 +4,8 @@ A snapshot of a large pool is hundreds of megabytes: it is written, hashed and r
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import islice
@@ -23,7 +24,10 @@ DICTS: dict[str, type[Any]] = {"jobs": Job, "requests": SeenRequest}
 
 @dataclass(slots=True)
 class SnapshotIndex:
-    """Where the entries of `DICTS` stand in a snapshot of `size` bytes, so that they can be decoded one by one."""
+    """Where the entries of `DICTS` stand in a snapshot of `size` bytes, so that they can be decoded one by one.
+
+    Its digest is in the log: another form of it needs another `STATE_SCHEMA`.
+    """
 
     size: int = 0
     jobs: Entries = field(default_factory=Entries)
@@ -39,11 +43,15 @@ class SnapshotIndex:
     @classmethod
     def from_data(cls, data: Any) -> "SnapshotIndex":
         """Reads what `to_data` wrote. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
-        found = cls(data["size"])
+        found = cls(int(data["size"]))
         for name in DICTS:
             start, names, ends, shared, kinds = data[name]
             setattr(found, name, Entries(start, names, ends, shared, [Shared(*each) for each in kinds]))
         return found
+
+    def digest(self) -> str:
+        """SHA-256, in hex. With the state digest it lets readers use a snapshot that somebody else has made."""
+        return hashlib.sha256(json.dumps(self.to_data(), separators=(",", ":")).encode()).hexdigest()
 
 
 @cache
@@ -180,14 +188,13 @@ def _job(data: bytes) -> Job:
     return job
 
 
-def state_digest(state: PoolState) -> str:
-    """Returns the SHA-256 of the snapshot, in hex. Insertion order matters, since it decides iteration order."""
-    return digest_of(snapshot_parts(state))
+def state_digest(state: PoolState, index: SnapshotIndex | None = None) -> str:
+    """Returns the SHA-256 of the snapshot, in hex. Insertion order matters, since it decides iteration order.
 
-
-def digest_of(parts: Iterable[bytes]) -> str:
-    """Returns the state digest of a snapshot's parts."""
+    Args:
+        index: As of `snapshot_parts`.
+    """
     digest = hashlib.sha256()
-    for part in parts:
+    for part in snapshot_parts(state, index):
         digest.update(part)
     return digest.hexdigest()

@@ -109,11 +109,17 @@ class InputRejected(Fact):
 
 
 class StateDigest(Fact):
-    """SHA-256 of the state after the record before this one."""
+    """SHA-256 of the state after the record before this one.
+
+    Attributes:
+        index: SHA-256 of the positions of jobs and requests in its snapshot, and of what many jobs have in common. Readers who
+            download a snapshot compare both.
+    """
 
     NOT_PUBLISHED = "the hash of a state with the real names"
     schema_version: Count
     digest: Hash
+    index: Hash | None = None
 
 
 class DecisionFailed(Fact):
