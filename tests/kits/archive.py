@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 from tests.kits.log_builder import Story
-from tests.kits.memory_bus import MemoryBus, MemoryCluster
+from tests.kits.memory_bus import MemoryCluster
 
 from bailiff_auditor.alarms import AlarmKey
 from bailiff_auditor.service import AuditorService
@@ -16,7 +16,7 @@ from bailiff_auditor.settings import AuditorSettings
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.messages.dead_letters import Alarm
-from bailiff_bus.port import Message
+from bailiff_bus.port import Bus, Message
 from bailiff_core.records import Wire
 from bailiff_log.archive import open_archive
 from bailiff_service.metrics import Metrics
@@ -28,10 +28,16 @@ POLL_S = 0.02
 class Log:
     """The topics of one pool on the in-memory bus."""
 
+    partition = 0
+
     def __init__(self, pool: str = "pool-a") -> None:
         self.pool, self._time = pool, 1_800_000_000_000_000
         self.cluster = MemoryCluster(self._clock)
         self.cluster.create_topics(1)
+
+    def bus(self, name: str) -> Bus:
+        """A connection."""
+        return self.cluster.client(name)
 
     def append(self, wires: Iterable[Wire]) -> None:
         """Append the records to the audit topic."""
@@ -66,10 +72,10 @@ class Auditor:
     def __init__(self, log: Log, dsn: str, folder: Path, name: str = "auditor", **settings: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         pools = folder / "pools.yaml"
-        pools.write_text(f"pools:\n  - {{name: {log.pool}, partition: 0}}\n")
+        pools.write_text(f"pools:\n  - {{name: {log.pool}, partition: {log.partition}}}\n")
         values = {"postgres": dsn, "pools": pools, "state_dir": folder / "state", "instance": name, **settings}
         self.metrics, self.raised_alarms = Metrics(), set[AlarmKey]()
-        self.bus: MemoryBus = log.cluster.client(name)
+        self.bus = log.bus(name)
         self.service = AuditorService(AuditorSettings(**values), self.metrics, self.bus, self.raised_alarms)
         self.stop = asyncio.Event()
 

@@ -26,6 +26,7 @@ from .gpu_allocations import GpuAllocationWriter, LogReplaced
 from .proposal_checks import ProposalChecks
 from .request_checks import RequestChecks
 from .state_follower import StateFollower
+from .stored_snapshot import StoredSnapshot
 
 WAIT = 1.0
 PLACEHOLDERS = ", ".join(f"${number}" for number in range(1, len(USAGE_COLUMNS) + 1))
@@ -74,6 +75,7 @@ async def follow_usage(
     allocation_writer = await GpuAllocationWriter.load(connection, pool_id)
     checks = await ProposalChecks.load(connection, pool.name, pool_id, alarms, metrics)
     requests = await RequestChecks.load(connection, pool.name, pool_id, alarms, metrics)
+    stored_snapshot = await StoredSnapshot.load(connection, pool_id, snapshots / f"{pool.name}.snapshot")
 
     def on_entry(entry: Entry) -> None:
         sampler.at(view.state, entry)
@@ -85,6 +87,7 @@ async def follow_usage(
             await connection.executemany(INSERT, rows)
         await checks.write(connection)
         await requests.write(connection)
+        await stored_snapshot.write(connection, view.snapshot_seq)
         try:
             await allocation_writer.write(connection)
         except LogReplaced:

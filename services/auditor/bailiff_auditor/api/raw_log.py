@@ -7,10 +7,12 @@ import orjson
 from asyncpg import Record
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
+from starlette.responses import Response
 
 from bailiff_log.archive import unpack_headers
 from bailiff_log.message_json import message_to_json
 from bailiff_service.json_response import JsonResponse
+from bailiff_service.problems import not_found
 
 from . import parameters as given
 from .notifications import until_archived
@@ -18,6 +20,7 @@ from .problems import bad
 from .query import Listing, PoolQuery, Reading, Where
 
 router = APIRouter(tags=["records"])
+GZIP = "application/gzip"
 PoolQueryParam = Annotated[PoolQuery, Depends()]
 
 
@@ -116,6 +119,27 @@ async def _raw(reading: Reading, from_offset: int, limit: int) -> list[Record]:
     others = max(0, row["head_offset"] - (row["next_seq"] - 1))
     rows: list[Record] = await reading.fetch(RAW, row["id"], max(0, from_offset - others), from_offset, limit)
     return rows
+
+
+SNAPSHOT = "SELECT data FROM snapshots WHERE pool = $1 AND schema = $2"
+
+
+@router.get(
+    "/pools/{pool}/snapshot",
+    response_class=Response,
+    responses={200: {"content": {GZIP: {}}, "description": "The snapshot."}},
+    summary="The newest snapshot of the state",
+)
+async def snapshot(
+    query: PoolQueryParam,
+    schema: Annotated[int, Query(description="The form of the state that the reader knows.", ge=0, le=given.LARGEST)],
+) -> Response:
+    """A gzipped file as readers keep it. It proves nothing: compare it with the state digest that the log has at its position."""
+    async with query.reading() as reading:
+        found = await reading.fetch(SNAPSHOT, reading.pool["id"], schema)
+    if not found:
+        raise not_found(f"there is no snapshot of pool {query.name!r} with schema {schema} yet")
+    return Response(found[0]["data"], media_type=GZIP, headers={"cache-control": "no-store"})
 
 
 def seal_item(row: Record) -> dict[str, Any]:
