@@ -5,9 +5,8 @@ What stands in it as decisions was not decided, so it is for reading only.
 
 from collections.abc import Iterator
 
-from bailiff_core.engine import STATE_SCHEMA
-from bailiff_core.fold.snapshot import state_digest
-from bailiff_core.records import Wire, facts
+from bailiff_core.records import Wire
+from bailiff_log.snapshot_file import SnapshotDraft
 
 from .console_log import BusyLog
 
@@ -32,10 +31,11 @@ class FloodedLog(BusyLog):
                 digest_at = self.state.seq
                 yield from self.digest()
             yield from self.waits(user="flood")
+        yield from self.digest()  # within a minute
 
     def digest(self) -> Iterator[Wire]:
         """The state's digest, at which readers take their snapshots."""
-        yield from self.turn([facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(self.state))])
+        yield from self.turn([SnapshotDraft(None, self.state).fact()])
 
 
 def flooded_log(jobs: int, begin: int) -> Iterator[Wire]:

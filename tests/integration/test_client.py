@@ -5,22 +5,30 @@ Each test has a pool of its own in a broker that other tests may share, so the a
 
 import asyncio
 import dataclasses
+import gzip
 import json
 from pathlib import Path
 
 import pytest
+from tests.kits.api import Api
+from tests.kits.archive import Auditor, Log, query
 from tests.kits.client_pool import Pool
+from tests.kits.http import TOKEN
 from tests.kits.kafka import TestKafka
+from tests.kits.offered_snapshots import Answer, offering, sending, serving
 from tests.unit.client.kit import LogWriter
 from typer.testing import CliRunner, Result
 
 from bailiff import Client, ExitCode
 from bailiff.cli import app
+from bailiff.client import client as client_module
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
+from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records import Record, Wire, encode, record_hash
 from bailiff_core.records.job_requests import CancelJob, SubmitJob
+from bailiff_log.snapshot_file import SnapshotDraft
 
 pytestmark = pytest.mark.kafka
 
@@ -139,3 +147,71 @@ async def test_topics_create_and_doctor(kafka: TestKafka, pool: Pool, tmp_path: 
     assert checks["topics"] == "ok"
     assert checks["clock"] == "ok"
     assert checks[f"pool {pool.name}"] != "wrong"  # a warning is possible, because the records are old
+
+
+# --- the first list on a machine
+
+
+SHOWN = ("job", "submitted_seq", "user", "state", "attempt", "priority", "nodes", "ended_at")
+
+
+class InKafka(Log):
+    """The log of a pool in Kafka, for an auditor."""
+
+    def __init__(self, kafka: TestKafka, pool: Pool) -> None:
+        self.pool, self.partition, self._bootstrap = pool.name, pool.partition, kafka.bootstrap  # type: ignore[misc]
+
+    def bus(self, name: str) -> KafkaBus:
+        return KafkaBus(self._bootstrap)
+
+
+async def test_the_first_list_begins_at_the_auditors_snapshot_or_folds_the_log(
+    kafka: TestKafka, pool: Pool, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It prints the same with a snapshot, without one, and with each false one, which is refused."""
+    log, written = pool.log_writer, len(pool.log_writer.records)
+    log.cycle(SnapshotDraft(None, log.state).fact())
+    log.submit("later", gpus=1)
+    added = log.cluster.messages(topics.AUDIT.name, pool.partition)[written:]
+    await pool.append([Wire(each.headers, each.value) for each in added])
+    folded = list[int]()
+    monkeypatch.setattr(client_module.NoMetrics, "count_folded", lambda _self, _pool, records, _head: folded.append(records))
+    monkeypatch.setattr(client_module, "DOWNLOAD_FROM", 1)
+    machines = iter(range(100))
+
+    async def first_list(address: str) -> tuple[list[list[object]], int]:
+        """What it prints of each job, and how many records it folded."""
+        monkeypatch.setenv("BAILIFF_CACHE", str(tmp_path / f"machine-{next(machines)}"))
+        monkeypatch.setenv("BAILIFF_SNAPSHOTS", address)
+        monkeypatch.setenv("BAILIFF_API_TOKEN", TOKEN)
+        folded.clear()
+        found = await bailiff(kafka, pool, "list", "--all", "-o", "json")
+        assert found.exit_code == ExitCode.DONE, found.output
+        return [[row[name] for name in SHOWN] for row in json.loads(found.stdout)], sum(folded)
+
+    async def is_stored() -> bool:
+        return bool(await query(database, "SELECT 1 FROM snapshots"))
+
+    expected, all_of_it = await first_list("")
+    assert all_of_it == len(log.records)
+    async with (
+        Auditor(InKafka(kafka, pool), database, tmp_path / "auditor").running() as auditor,
+        Api(database, state_dir=tmp_path).running() as api,
+    ):
+        await auditor.until("the snapshot is in the archive", is_stored)
+        assert await first_list(api.service.address) == (expected, len(log.records) - written)
+        await api.refused(404, f"/pools/{pool.name}/snapshot", schema=STATE_SCHEMA + 1)
+        answer = await api.http.get(f"/v1/pools/{pool.name}/snapshot", params={"schema": STATE_SCHEMA})
+    honest = gzip.decompress(answer.content)
+    lies: dict[str, Answer] = {
+        "another state": offering(honest.replace(b'"priority":', b'"priority":1', 1)),
+        "cut": offering(honest[:-1]),
+        "a bomb": offering(bytes(1 << 24)),
+        "a pickle": offering(b"cbuiltins\nexec\n(S'raise SystemExit(9)'\ntR."),
+        "nothing packed": sending(honest),
+        "a failure": sending(b"", 500),
+    }
+    for lie, answer in lies.items():
+        with serving(answer) as address:
+            listed, records = await first_list(address)
+        assert (listed, records >= len(log.records)) == (expected, True), lie

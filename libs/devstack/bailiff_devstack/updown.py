@@ -145,7 +145,8 @@ def _keep(state: Path, gpus: str, *, secure: bool) -> None:
 def _write_files(state: Path, stack: Stack, addresses: dict[str, str]) -> list[str]:
     """Write the files with addresses and settings; returns the settings of the `bailiff` command as `NAME=value`."""
     own = {"BAILIFF_KEY": str(operator_key(state)), "BAILIFF_ENGINES": str(state / ENGINES)}
-    environment = {**stack.kafka_environment("operator"), **own}
+    api = {"BAILIFF_SNAPSHOTS": stack.api, "BAILIFF_API_TOKEN_FILE": str(state / "state" / API_TOKEN_FILE)}
+    environment = {**stack.kafka_environment("operator"), **own, **api}
     exported = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
     _private(state / "environment", "".join(f"export {each}\n" for each in exported))
     _private(state / "archive", stack.postgres.dsn + "\n")
@@ -167,7 +168,7 @@ Kafka: {stack.kafka.settings("operator").bootstrap}; state and logs: {state}/
   bailiff audit tail -f                                   # decisions as they are made, until Ctrl-C
   bailiff audit verify --archive $(cat {state}/archive)   # verify the archived log in PostgreSQL
   bailiff audit verify --witnesses 1 --witness-key "$(cat {state}/witness)"     # by what the witness saw, from the first seal on
-  export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     # read through the HTTP API
+  export BAILIFF_API={stack.api}               # read through the HTTP API
   bailiff accounting                                      # GPU-hours used, lost and waited for, from the archive
   curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     # the HTTP API itself
   prometheus --config.file={state}/prometheus.yml         # scrape every service; the addresses change at each `make up`

@@ -80,6 +80,11 @@ def _note_of(entry: Entry) -> Note | None:
     return Note(entry.record.seq, place_of(entry.offset, entry.hash), kind, list(dict.fromkeys(jobs)), request)
 
 
+def no_places() -> bytes:
+    """An index that begins here, as `JobIndex.restore_later` wants it: it has the jobs that are submitted from now on."""
+    return JobIndex().to_bytes(PoolState())
+
+
 class JobIndex:
     """Places by job, for active and pending jobs and for recently ended ones.
 
@@ -123,6 +128,9 @@ class JobIndex:
                 del self._requests[next(iter(self._requests))]
         elif note.kind == ANSWER:
             about += [answered for answered in (self._requests.get(note.request), self._proposal) if answered is not None]
+            if note.request not in self._requests:  # it was before the index begins
+                for name in note.jobs:
+                    self._places.pop(name, None)
         elif note.kind == SUBMITTED:
             self._places.setdefault(note.jobs[0], array("Q"))
             self._ended.pop(note.jobs[0], None)

@@ -5,6 +5,7 @@ Every service has its own projections. One may start from a local snapshot, whic
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +20,7 @@ from bailiff_core.records import ChainHead
 from bailiff_core.records.facts import StateDigest
 from bailiff_core.records.wire import time_text
 
-from .job_index import JobIndex
+from .job_index import JobIndex, no_places
 from .reader import AuditReader, Entry, OnEntries, Orphan
 from .snapshot_file import SnapshotDraft, StoredSnapshot, read_changes, read_snapshot
 
@@ -58,8 +59,9 @@ class Projection:
 
     undecoded: jobs of the local snapshot are decoded when they are asked for. job_index: stored with it.
 
-    digest_seq: the newest state digest in the log, of any schema; 0 before the first one. unwritable: why the newest snapshot
-    could not be written; None if it was, or if there is none.
+    digest_seq: the newest state digest in the log, of any schema; 0 before the first one. snapshot_seq: the one that confirms the
+    newest snapshot on this disk; -1 without one. unwritable: why the newest snapshot could not be written; None if it was, or if
+    there is none.
     """
 
     def __init__(
@@ -85,9 +87,11 @@ class Projection:
         self._restored = False
         self._restored_digest: Callable[[], str] | None = None
         self._snapshot: StoredSnapshot | None = None
+        self._offered: Path | None = None
         self._kept_seq = -1
         self._compared_at, self._comparing_took = float("-inf"), 0.0
         self.digest_seq = 0
+        self.snapshot_seq = -1
         self.unwritable: str | None = None
 
     @property
@@ -106,12 +110,27 @@ class Projection:
         before: leave out the changes that another reader kept with it, if they reach this record.
         """
         stored = read_snapshot(self._snapshot_file(), undecoded=self._undecoded)
-        if stored is None or (self.job_index is not None and stored.beside is None):
+        if stored is None or (self.job_index is not None and not self._undecoded and stored.beside is None):
             return
-        if self.job_index is not None and stored.beside is not None:
-            self.job_index.restore_later(stored.beside)
+        self.snapshot_seq = stored.seq + 1
+        if self.job_index is not None:
+            self.job_index.restore_later(stored.beside or no_places)
+        self._begin(self._with_changes(stored, before) if self._undecoded else stored)
+
+    def open_offered(self, file: Path, offered: StoredSnapshot) -> None:
+        """Begin at a snapshot that somebody else has made and `check_offered` has passed.
+
+        `catch_up` uses it only if the log has the digests of all that it says, and nothing after them that does not continue it.
+        Then the file becomes the local snapshot.
+        """
+        self._offered = file
+        if self.job_index is not None:
+            self.job_index.restore_later(no_places)
+        self._begin(offered)
+
+    def _begin(self, stored: StoredSnapshot) -> None:
         if self._undecoded:
-            self._snapshot = stored = self._with_changes(stored, before)
+            self._snapshot = stored
         self.state, self._restored = stored.state, True
         self.on_restored(self.state)
         self._restored_digest = None if stored.confirmed else stored.digest
@@ -126,8 +145,8 @@ class Projection:
             later = read_changes(path, stored, before) if path is not None else None
             if later is None:
                 return stored
-            if self.job_index is not None and stored.beside is not None and later.beside is not None:
-                self.job_index.restore_later(stored.beside, later.beside())
+            if self.job_index is not None and later.beside is not None:
+                self.job_index.restore_later(stored.beside or no_places, later.beside())
             return later
         except (OSError, ValueError, KeyError, TypeError) as error:
             self._log.warning("the changes since the snapshot are damaged", reason=str(error))
@@ -168,17 +187,33 @@ class Projection:
                 raise SnapshotNotConfirmed("the snapshot is not the one that the log has confirmed")
             if self._snapshot is not None:
                 self._snapshot = replace(self._snapshot, confirmed="")
+            self._keep_offered()
         except (SnapshotNotConfirmed, OffsetOutOfRange, StateDiverged) as error:
             if not (isinstance(error, SnapshotNotConfirmed) or (changed if isinstance(error, StateDiverged) else self._restored)):
                 raise
-            self._log.warning("the log does not confirm the local snapshot: folding from the start", reason=str(error))
-            self._restored, self._restored_digest, self._snapshot = False, None, None
+            which = "local" if self._offered is None else "downloaded"
+            self._log.warning(f"the log does not confirm the {which} snapshot: folding from the start", reason=str(error))
+            if self._offered is not None:
+                with suppress(OSError):
+                    self._offered.unlink(missing_ok=True)
+            self._restored, self._restored_digest, self._snapshot, self._offered = False, None, None, None
             await self.reader.close()
             self.state = PoolState()
             if self.job_index is not None:
                 self.job_index.clear()
             self.reader = AuditReader(self.bus, self.pool, self.partition, on_orphan=self._orphan)
             await self.reader.catch_up(on_entries)
+
+    def _keep_offered(self) -> None:
+        """What the log has confirmed is as good as this machine's own, unless there is a newer one by now."""
+        offered, self._offered = self._offered, None
+        path = self._snapshot_file()
+        if offered is None or path is None or self._snapshot is None:
+            return
+        try:
+            offered.replace(path)
+        except OSError as error:
+            self._log.warning("cannot keep the downloaded snapshot", file=str(path), reason=str(error))
 
     async def take(self, entries: Sequence[Entry]) -> None:
         """Fold entries that continue the state."""
@@ -194,6 +229,8 @@ class Projection:
     def _orphan(self, orphan: Orphan) -> None:
         if self._restored_digest is not None:
             raise SnapshotNotConfirmed(f"offset {orphan.offset} is an orphan, expected the snapshot's digest")
+        if self._offered is not None:  # so the log goes on from another record: the snapshot may be of a fork
+            raise SnapshotNotConfirmed(f"offset {orphan.offset} does not continue it")
         if self.metrics.count_orphan(self.pool, orphan.offset):
             self._log.warning("orphan record skipped", offset=orphan.offset, reason=orphan.reason)
 
@@ -229,7 +266,7 @@ class Projection:
         now = asyncio.get_running_loop().time
         began = now()
         draft = self.draft_snapshot()
-        if draft.digest != fact.digest:
+        if not draft.confirmed_by(fact):
             draft.discard()
             raise StateDiverged(f"{self.pool}#{entry.record.seq}: the log's state digest is {fact.digest}, folded {draft.digest}")
         self.save_snapshot(draft, entry)
@@ -250,7 +287,7 @@ class Projection:
         self._snapshot = None  # what is read on is no longer of the snapshot that is there
         try:
             draft.keep(head, digest.offset, self._stored_beside())
-            self.unwritable = None
+            self.unwritable, self.snapshot_seq = None, record.seq
         except OSError as error:
             self.metrics.count_unwritten_snapshot(self.pool)
             if self.unwritable is None:
@@ -271,12 +308,9 @@ class Projection:
     def _confirms(self, entry: Entry) -> bool:
         data, digest = entry.record.data, self._restored_digest
         self._restored_digest = None
-        return (
-            isinstance(data, StateDigest)
-            and data.schema_version == STATE_SCHEMA
-            and digest is not None
-            and data.digest == digest()
-        )
+        if not isinstance(data, StateDigest) or data.schema_version != STATE_SCHEMA or digest is None or data.digest != digest():
+            return False
+        return self._offered is None or (self._snapshot is not None and data.index == self._snapshot.index.digest())
 
     def _snapshot_file(self) -> Path | None:
         return self._snapshots / f"{self.pool}.snapshot" if self._snapshots is not None else None

@@ -211,10 +211,10 @@ class AuditReader:
             check.settle()
             orphan = Orphan(message.offset, followed.reason, record_hash(wire))
             if message.offset >= self._orphans_counted_to:  # a segment may be read again
+                self._on_orphan(orphan)  # where it raises, the orphan is read again
                 self.orphans += 1
                 self.latest_orphans.append(orphan)
                 self._orphans_counted_to = message.offset + 1
-                self._on_orphan(orphan)
             return orphan
         self.head, record = followed
         self.head_offset = message.offset

@@ -6,6 +6,7 @@ from tests.kits.log_builder import Story
 from bailiff_core.fold import apply
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import decode
+from bailiff_core.records.decisions import PreemptionRequested
 from bailiff_log.job_index import JobIndex
 from bailiff_log.reader import Entry
 
@@ -53,3 +54,21 @@ def test_a_damaged_index_is_not_used(damaged: str) -> None:
     restored.restore_later(lambda: bad)
     with pytest.raises(ValueError):
         restored.load(state)
+
+
+def test_jobs_of_a_decision_whose_request_an_index_has_not_seen_are_looked_for_in_the_log() -> None:
+    """It was before the snapshot at which the index begins: what the index has of these jobs is not all."""
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("other", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    story.propose()
+    whole, state = indexed(story)
+    assert [whole.of(job, state) is not None for job in ("low", "high", "other")] == [True, True, True]
+    late = JobIndex()
+    for offset, wire in enumerate(story.wires):
+        record = decode(wire)
+        if not isinstance(record.data, PreemptionRequested):
+            late.take(Entry(record, wire, offset, record.time, f"{offset:064x}"), state)
+    assert [late.of(job, state) is not None for job in ("low", "high", "other")] == [False, False, True]

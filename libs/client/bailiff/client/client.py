@@ -41,10 +41,13 @@ if TYPE_CHECKING:
     from bailiff_core.model.state import PoolState
     from bailiff_core.records.request import RequestBody
 
+    from .http_connection import HttpConnection
     from .settings import ClientSettings
 
 WAIT = 0.5
 FIRST = 2  # messages that are read to find the first record of a log
+DOWNLOAD_FROM = 5_000
+"""Messages of a log: fewer are folded in the time that a download takes."""
 SHED_KEPT = 100  # records about requests that were rejected unread
 T = TypeVar("T")
 
@@ -64,6 +67,20 @@ def bus_of(settings: ClientSettings) -> Bus:
     return HttpLogSource(settings.api, settings.token_of_api(), kafka, settings.kafka.request_timeout)
 
 
+def offers_of(settings: ClientSettings) -> Callable[[], HttpConnection] | None:
+    """Connects to the HTTP API that has snapshots, if the settings name one."""
+    address = settings.snapshots or settings.api
+    if not address:
+        return None
+
+    def connect() -> HttpConnection:
+        from bailiff.client.http_connection import HttpConnection  # imported here: nearly all commands have a local snapshot
+
+        return HttpConnection(address, settings.token_of_api(address), settings.kafka.request_timeout)
+
+    return connect
+
+
 @dataclass(frozen=True, slots=True)
 class PoolRef:
     """A pool that has a log.
@@ -71,11 +88,13 @@ class PoolRef:
     Attributes:
         partition: The partition of `bailiff.audit`.
         identity: Hash of the log's first record.
+        root_key: The key that it names; empty: nothing is signed.
     """
 
     name: str
     partition: int
     identity: str
+    root_key: str = ""
 
 
 Place = tuple[int, int]
@@ -142,6 +161,7 @@ class Client:
         source: CloudEvents source of the requests.
         private_key: Ed25519 key that signs them.
         cache: Folder of local snapshots.
+        offers: Connects to the HTTP API that has a snapshot, for where there is no local one.
         now: Clock for the time of requests, µs UTC.
     """
 
@@ -153,10 +173,11 @@ class Client:
         actor: str = "",
         private_key: bytes | None = None,
         cache: Path | None = None,
+        offers: Callable[[], HttpConnection] | None = None,
         now: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self.bus, self.source, self.actor, self.now = bus, source, actor, now
-        self._private_key, self._cache = private_key, cache
+        self._private_key, self._cache, self._offers = private_key, cache, offers
         self._pools: dict[str, PoolRef] | None = None
         self._cut: list[int] = []
         self._projections: dict[str, Projection] = {}
@@ -182,6 +203,7 @@ class Client:
             actor=settings.requester,
             private_key=read_key(settings.key) if settings.key is not None else None,
             cache=settings.cache,
+            offers=offers_of(settings),
         )
 
     async def __aenter__(self) -> Self:
@@ -264,7 +286,7 @@ class Client:
             except UnreadableRecord:
                 continue
             if isinstance(created, PoolCreated) and created.partition == partition:
-                return PoolRef(name, partition, head.hash)
+                return PoolRef(name, partition, head.hash, created.root_key or "")
         return None
 
     async def messages(
@@ -477,12 +499,16 @@ class Client:
         Raises:
             ClientError: They are not those that were verified.
         """
-        from bailiff_log.records_at import RecordChanged, records_at
+        from bailiff_log.records_at import RecordChanged, places_since, records_at
 
         projection = await self.projection(pool)
         try:
             assert projection.job_index is not None
             places = projection.job_index.of(job, projection.state)
+            known, last = projection.state.jobs.get(job), projection.reader.head_offset
+            if places is None and known is not None and last is not None:
+                found = projection.partition, job, known.seq, projection.head, last, projection.state
+                places = await places_since(self.bus, *found)
             return await records_at(self.bus, projection.partition, places) if places is not None else None
         except (ValueError, TimeoutError, OffsetOutOfRange):
             return None
@@ -545,6 +571,8 @@ class Client:
 
         projection = made(snapshots)
         await projection.open(before)
+        if snapshots is not None and before is None and projection.state.seq < 0:
+            await self._open_downloaded(projection, pool_ref, snapshots)
         snapshot_seq = projection.state.seq
         if before is None or snapshot_seq < before:
             with suppress(OffsetOutOfRange):  # the log is shorter than the snapshot
@@ -556,6 +584,14 @@ class Client:
         projection = made(None)
         await projection.catch_up()
         return projection
+
+    async def _open_downloaded(self, projection: Projection, pool_ref: PoolRef, folder: Path) -> None:
+        """Begin at a snapshot that the HTTP API has, where folding the log takes longer than that."""
+        messages = (await self.audit_spans())[pool_ref.partition].end
+        if self._offers is not None and messages >= DOWNLOAD_FROM:
+            from .downloaded_snapshot import open_downloaded
+
+            await open_downloaded(self._offers, projection, pool_ref, folder, messages)
 
     async def observe(
         self, pool: str | None, from_seq: int, look: Callable[[Entry, PoolState], Iterable[T]], *, on: bool = True

@@ -1,18 +1,27 @@
 """Connection to the HTTP API; each request runs in a thread."""
 
+from __future__ import annotations
+
 import asyncio
 import http.client
 import json
 import socket
 import ssl
 import threading
+import zlib
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from bailiff.client.errors import ClientError, ExitCode, how_to_reach
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
 PREFIX = "/v1"
+CHUNK = 1 << 20
+GZIP = 31  # zlib's name of the format
 WAITING_S = 15.0  # added to the timeout: the server may hold a request this long until there are new records
 
 
@@ -52,22 +61,55 @@ class HttpConnection:
 
     async def get(self, path: str, **parameters: Any) -> Any:
         """Returns the JSON response. Raises `RequestFailed`."""
+        status, raw = await self._in_thread(path, parameters, lambda response: response.read())
+        if status == 200:
+            return json.loads(raw)
+        raise self._refusal(status, raw)
+
+    async def save(self, path: str, file: Path, most: int, within_s: float, **parameters: Any) -> None:
+        """Writes the response, a gzip file, unpacked to `file`. Closes the connection.
+
+        Raises:
+            RequestFailed: There is none, it takes longer than `within_s`, has more than `most` bytes, or is no gzip file.
+        """
+
+        def unpack(response: http.client.HTTPResponse) -> bytes:
+            if response.status != 200:
+                return response.read(CHUNK)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("wb") as to:
+                for part in _unpacked(response, most):
+                    to.write(part)
+            return b""
+
+        try:
+            async with asyncio.timeout(within_s):
+                status, raw = await self._in_thread(path, parameters, unpack)
+        except TimeoutError:
+            status, raw = 0, f"it takes longer than {within_s:.0f} s"
+        finally:
+            self.close()
+        if status == 0:
+            raise RequestFailed(0, f"the file of {self._address}: {raw}")
+        if status != 200:
+            raise self._refusal(status, raw)
+
+    async def _in_thread(
+        self, path: str, parameters: dict[str, Any], read: Callable[[http.client.HTTPResponse], bytes]
+    ) -> tuple[int, Any]:
         url = f"{self._path}{quote(path)}" + (f"?{urlencode(parameters, doseq=True)}" if parameters else "")
-        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[tuple[int, Any]] = asyncio.get_running_loop().create_future()
         loop = asyncio.get_running_loop()
 
         def work() -> None:
-            result = self._ask(url)
+            result = self._ask(url, read)
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(_set_result, done, result)
 
         threading.Thread(
             target=work, name="bailiff-api", daemon=True
         ).start()  # a hanging request must not keep the command alive
-        status, raw = await done
-        if status == 200:
-            return json.loads(raw)
-        raise self._refusal(status, raw)
+        return await done
 
     def close(self) -> None:
         """Closes the connection, and aborts a pending request."""
@@ -78,7 +120,7 @@ class HttpConnection:
                 connection.sock.shutdown(socket.SHUT_RDWR)
             connection.close()
 
-    def _ask(self, url: str) -> tuple[int, Any]:
+    def _ask(self, url: str, read: Callable[[http.client.HTTPResponse], bytes]) -> tuple[int, Any]:
         """Returns status and body, or 0 and a reason. Reconnects once if a kept connection was closed meanwhile."""
         headers = {"accept": "application/json"} | ({"authorization": f"Bearer {self._token}"} if self._token else {})
         with self._one:
@@ -91,8 +133,8 @@ class HttpConnection:
                 try:
                     connection.request("GET", url, headers=headers)
                     response = connection.getresponse()
-                    return response.status, response.read()
-                except (OSError, http.client.HTTPException, ValueError, ssl.SSLError) as error:
+                    return response.status, read(response)
+                except (OSError, http.client.HTTPException, ValueError, zlib.error, ssl.SSLError) as error:
                     connection.close()
                     if self._connection is connection:
                         self._connection = None
@@ -112,6 +154,22 @@ class HttpConnection:
         return RequestFailed(status, f"the HTTP API at {self._address} responded {status}: {detail}", advice)
 
 
-def _set_result(done: "asyncio.Future[Any]", result: Any) -> None:
+def _unpacked(response: http.client.HTTPResponse, most: int) -> Iterator[bytes]:
+    """Parts of a gzip file. Raises `ValueError` or `zlib.error`."""
+    unpacked, size = zlib.decompressobj(GZIP), 0
+    while not unpacked.eof:
+        received = response.read1(CHUNK)
+        if not received:
+            raise ValueError("it ends early")
+        while received:
+            part = unpacked.decompress(received, CHUNK)
+            size += len(part)
+            if size > most:
+                raise ValueError(f"it has more than {most:,} bytes")
+            yield part
+            received = unpacked.unconsumed_tail
+
+
+def _set_result(done: asyncio.Future[Any], result: Any) -> None:
     if not done.done():
         done.set_result(result)

@@ -54,6 +54,8 @@ class ClientSettings(ServiceSettings):
         cache: Folder for local snapshots.
         engines: Folder of engine wheels, by digest.
         api: URL of the HTTP API from which logs are read instead of Kafka; `api_token` or `api_token_file` has its token.
+        snapshots: URL of the HTTP API whose snapshot the first command on a machine downloads, and checks against the log;
+            default: `api`. It gets the same token.
         witness_keys: Witnesses of the logs, each as `VKEY` or `VKEY URL`.
         witnesses: How many witnesses must have cosigned a log that is verified.
     """
@@ -70,15 +72,16 @@ class ClientSettings(ServiceSettings):
     api: str | None = None
     api_token: SecretStr | None = None
     api_token_file: Path | None = None
+    snapshots: str | None = None
     witnesses: Annotated[int, Field(ge=0)] = 0
     witness_keys: tuple[str, ...] = ()
 
-    def token_of_api(self) -> str | None:
-        """The token for `api`; None where none is known."""
+    def token_of_api(self, address: str | None = None) -> str | None:
+        """The token for the HTTP API at this address, by default `api`; None where none is known."""
         from bailiff_bus.kafka_settings import secret_of
         from bailiff_service.access_tokens import client_token
 
-        return client_token(self.api or "", secret_of(self.api_token), self.api_token_file, self.state_dir)
+        return client_token(address or self.api or "", secret_of(self.api_token), self.api_token_file, self.state_dir)
 
     def named_witnesses(self) -> frozenset[str]:
         """The keys in `witness_keys`. Raises `ClientError`."""
