@@ -612,3 +612,39 @@ def test_a_clock_that_steps_neither_ends_nor_extends_it():
     left = story.state.spared["user eve"]["low"].until - story.state.now
     story.cycle(facts.ClockStepped(jump=HOUR), after=HOUR)
     assert story.state.spared["user eve"]["low"].until - story.state.now == left
+
+
+def test_whom_a_job_evicted_hours_before_it_migrated_was_not_evicted_in_vain_when_it_ends_soon_after():
+    story = pool("n1")
+    story.runs("low", gpus=8)
+    of(story, "urgent", "eve")
+    story.propose()
+    started(story, 10 * HOUR)
+    for node in ("n2", "n3"):
+        story.node(node)
+    story.actor = "ops"
+    story.migrate("urgent")
+    story.yields("urgent")
+    assert story.job("urgent").victims == {}
+    story.started("urgent")
+    story.ends("urgent", 1, after=SECOND)
+    assert (story.job("urgent").phase, story.state.spared, story.job("urgent").victims_in_vain) == ("failed", {}, ())
+
+
+def test_a_job_that_grows_again_and_again_keeps_no_account_of_those_that_left_for_it_long_ago():
+    story = pool("n1", "n2")
+    of(story, "gang", "eve", min_tasks=1, elastic="live")
+    story.started("gang", 0)
+    for number in range(3):
+        story.scale("gang", 1, 1)
+        if 1 in story.members("gang"):
+            story.ends("gang", 85, task=1)
+        story.runs(f"low-{number}", gpus=8)
+        story.wait(HOUR)
+        story.scale("gang", 2, 1)
+        story.propose()
+        story.yields(f"low-{number}")
+        story.started("gang", 1)
+        assert list(story.job("gang").victims) == [f"low-{number}"]
+        story.wait(HOUR)
+        story.cancel(f"low-{number}")

@@ -49,7 +49,9 @@ def note_over(state: PoolState, job: Job, outcome: str, cause: str) -> None:
         job.victims_in_vain = ()
     if outcome in BY_ITSELF:
         note_never_again(state, job)
-    if cause not in GOES_ON or not outcome.startswith("preempted"):
+    if cause in GOES_ON and outcome.startswith("preempted"):
+        job.victims = _in_vain(state, job)  # what was of use stays so when it has started again
+    else:
         _answer(state, job, list(job.victims), why_over(outcome, cause), succeeded=succeeded)
 
 
@@ -95,7 +97,7 @@ def note_left(state: PoolState, victim: Job) -> None:
         preemptor = state.jobs.get(name)
         if preemptor is None or eviction.in_vain is False:
             continue
-        preemptor.victims |= left
+        preemptor.victims = _in_vain(state, preemptor) | left
         if eviction.in_vain or preemptor.phase in ENDED:
             _answer(state, preemptor, list(left), "given-up")
 
