@@ -153,7 +153,7 @@ def reference(
                         entry.priority,
                         1 if resource else steps.of(entry.name),
                         0 if resource else owed.get(entry.name, 0),
-                        2 * used.get(entry.name, 0) * total[resource] // (total[0] or 1)
+                        (2 * used.get(entry.name, 0) * total[resource] // total[0] if total[0] else 0)
                         if resource
                         else 2 * used.get(entry.name, 0),
                     )

@@ -148,6 +148,23 @@ def test_projects_that_always_want_everything_have_their_part_of_the_time(gpus: 
         assert not any(lost[1:])
 
 
+@pytest.mark.parametrize("fairness", [{}, {"half_life": "1d"}])
+def test_where_quotas_exceed_what_there_is_each_has_its_turn_with_a_half_life_too(fairness: dict[str, str]) -> None:
+    """What is within quotas is no past use, so that past use cannot tell whose turn it is."""
+    story = Story(policy(projects=[{"name": name, "quota": {"gpus": 1}} for name in "oy"], fairness=fairness))
+    story.node("n1", gpus=1)
+    for name in "oy":
+        story.submit(f"{name}-1", gpus=1, project=name)
+    settle(story)
+    had = ""
+    for _ in range(8):
+        had += "".join(str(job.project) for job in story.state.jobs.values() if job.tasks)
+        story.wait(HOUR)
+        settle(story)
+    assert had == "oyoyoyoy"
+    assert replayed(story.wires).difference is None
+
+
 def worlds_with_a_half_life() -> SimpleNamespace:
     def rules(draw: Draw) -> Policy:
         fairness = FairnessRules(half_life=draw.of(DAY, DAY, 7 * DAY, None))

@@ -11,11 +11,15 @@ from bailiff_core.fold import enact
 from bailiff_core.fold.past_use import average_use
 from bailiff_core.lifecycle.share_turns import next_share_turn, share_turns
 from bailiff_core.model.past_use import ONE, ROOTS, add_up, average, decayed
-from bailiff_core.model.policy import Policy
+from bailiff_core.model.policy import Policy, Project
+from bailiff_core.model.project_tree import ProjectTree
+from bailiff_core.model.resource_vector import ZERO, ResourceVector
 from bailiff_core.model.state import PastUse, PoolState, ProjectUse, ShareTurn
 from bailiff_core.plan import Planning
 from bailiff_core.plan.build import append_facts
 from bailiff_core.queue.share_turn import TURN
+from bailiff_core.quota.fair_share import Steps, entitlements
+from bailiff_core.records.decisions import ProjectGpus, ShareTurnBegan
 from bailiff_core.records.facts import PolicyApplied
 from bailiff_core.scheduling_snapshot import current_usage
 
@@ -176,3 +180,32 @@ def test_who_used_more_than_its_part_is_said_to_whoever_goes_first() -> None:
     enact(state, *share_turns(state))
     assert turns_to_come(state) == [f"{said} Shares follow at {clock(state.now + 6 * 60 * MINUTE)} at the earliest."]
     assert turns_to_come(both_want_all(vision_used=0)) == []
+
+
+def test_a_project_that_moves_to_another_parent_takes_no_past_use_along_from_the_turn_of_the_old_one() -> None:
+    projects = [
+        {"name": "a"},
+        {"name": "b"},
+        {"name": "p", "parent": "a"},
+        {"name": "pa", "parent": "a"},
+        {"name": "q", "parent": "b"},
+    ]
+    jobs = [{"name": f"{name}{at}", "project": name, "gpus": 1, "submitted": "1m ago"} for name in "pq" for at in range(8)]
+    pool = {"nodes": [{"name": "n1", "gpus": 8}], "projects": projects, "jobs": jobs}
+    state = Planning(snapshot({**pool, "policy": {"fairness": {"half_life": "7d"}}})).state
+    for parent, used in (("b", ()), ("a", (ProjectGpus(project="p", gpu_milli=20_000), ProjectGpus(project="pa", gpu_milli=1)))):
+        enact(state, ShareTurnBegan(parent=parent, owed=(), used=used))
+    rules = state.rules.model_dump(mode="json")
+    rules["projects"][2]["parent"] = "b"
+    append_facts(state, PolicyApplied(policy=Policy.model_validate(rules, strict=False)))
+    assert state.share_turns["a"].used == {"pa": 1}
+    enact(state, ShareTurnBegan(parent="b", owed=(), used=()))
+    assert [current_usage(state).entitlements[name].share.gpu_milli for name in "pq"] == [4000, 4000]
+
+
+def test_while_all_gpus_are_lost_past_use_of_them_takes_no_cpus() -> None:
+    tree = ProjectTree((Project(name="vision"), Project(name="language")))
+    total, asked = ResourceVector(0, 8000, 0), ResourceVector(0, 8000, 0)
+    quotas = dict.fromkeys(("vision", "language", "*"), ZERO)
+    found = entitlements(tree, total, quotas, {"vision": asked, "language": asked}, Steps(), used={"vision": 4000})
+    assert [found[name].share.cpu_milli for name in ("vision", "language")] == [4000, 4000]

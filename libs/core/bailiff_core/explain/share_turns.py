@@ -19,9 +19,8 @@ def share_turn_sentences(state: PoolState, jobs: Sequence[Job]) -> Iterator[Sent
         usage = current_usage(state)
         paths = [usage.tree.branches[usage.leaf_of(job)].path for job in jobs]
         for parent in usage.tree.children:
-            if any(parent in path[1:] for path in paths) and usage.is_short(parent):
+            if any(parent in path[1:] for path in paths) and usage.is_short(parent) and not usage.quotas_shrink(parent):
                 yield from _by_use(state, usage, parent, state.past_use.half_life)
-        return
     for due, turn in turns_for(state, jobs):
         text = share_turn.text(turn)
         yield Sentence(f"{text[0].upper()}{text[1:]}. The next turn begins at {clock(max(due, state.now))} at the earliest.")

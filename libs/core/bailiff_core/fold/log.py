@@ -2,8 +2,8 @@
 
 from bailiff_core.model.certificate import Certificate
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.project_tree import ROOT
-from bailiff_core.model.state import ENDED, Job, PoolState, RejectedInputs, RejectionCount, SeenRequest
+from bailiff_core.model.project_tree import tree_of
+from bailiff_core.model.state import ENDED, Job, PoolState, RejectedInputs, RejectionCount, SeenRequest, ShareTurn
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
 from bailiff_core.records.wire import time_text
@@ -35,8 +35,7 @@ def policy_applied(state: PoolState, fact: facts.PolicyApplied) -> None:
     state.enforcing = fact.enforce
     state.indices.infeasible.clear()
     state.indices.snapshot = None  # the project tree may have changed
-    parents = {ROOT, *(project.name for project in fact.policy.projects)}
-    state.share_turns = {name: turn for name, turn in state.share_turns.items() if name in parents}
+    _keep_turns(state)
     count_again(state)
     for job in state.jobs.values():
         entry = fact.policy.find_class(job.class_name)
@@ -54,6 +53,21 @@ def policy_applied(state: PoolState, fact: facts.PolicyApplied) -> None:
 def _as_recorded(policy: Policy) -> Policy:
     """The policy as it was meant when it was recorded: until there was `backfill: preemptible`, none meant `reserve`."""
     return policy if "backfill" in policy.model_fields_set else policy.model_copy(update={"backfill": "reserve"})
+
+
+def _keep_turns(state: PoolState) -> None:
+    """Of a project that is no longer below the parent of a turn, it says nothing any more: that of its new parent does."""
+    tree = tree_of(state)
+
+    def kept(amounts: dict[str, int], parent: str) -> dict[str, int]:
+        below = [name for name in amounts if name in tree.branches and tree.branches[name].path[1] == parent]
+        return {name: amounts[name] for name in below}
+
+    state.share_turns = {
+        parent: ShareTurn(turn.began, kept(turn.owed, parent), kept(turn.used, parent))
+        for parent, turn in state.share_turns.items()
+        if parent in tree.children
+    }
 
 
 @folds(facts.WriterStarted)

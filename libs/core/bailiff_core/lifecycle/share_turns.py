@@ -17,7 +17,9 @@ from .timers import timers_of
 
 def share_turns(state: PoolState) -> Iterator[ShareTurnBegan]:
     """Begins the turns that are due."""
-    return (turn for due, turn in _next_turns(state) if due <= state.now)
+    if state.past_use is not None:
+        yield from _turns_by_use(state, state.past_use.began)
+    yield from (turn for due, turn in _next_turns(state) if due <= state.now)
 
 
 def next_share_turn(state: PoolState) -> int | None:
@@ -25,38 +27,42 @@ def next_share_turn(state: PoolState) -> int | None:
 
     With a half-life: when one may be.
     """
-    if state.past_use is not None:
-        moments = (state.past_use.began, *(turn.began for turn in state.share_turns.values())) if state.queue else ()
-        return min((due for began in moments if (due := began + rule.length(state)) > state.now), default=None)
-    return min((due for due, _ in _next_turns(state) if due > state.now), default=None)
+    found = [due for due, _ in _next_turns(state)]
+    if state.past_use is not None and state.queue:
+        moments = (state.past_use.began, *(turn.began for turn in state.share_turns.values()))
+        found += [began + rule.length(state) for began in moments]
+    return min((due for due in found if due > state.now), default=None)
 
 
 def _next_turns(state: PoolState) -> Iterator[tuple[int, ShareTurnBegan]]:
-    if state.past_use is not None:
-        return _turns_by_use(state, state.past_use.began)
     timers = timers_of(state)
     # In most pools nobody is without a step: who has been pending for so long, perhaps thousands of jobs, is not looked at.
     is_due = timers.any_due(state, rule.NAME) and current_usage(state).contests
     return turns_for(state, timers.due(state, rule.NAME)) if is_due else iter(())
 
 
-def _turns_by_use(state: PoolState, counted_since: int) -> Iterator[tuple[int, ShareTurnBegan]]:
+def _turns_by_use(state: PoolState, counted_since: int) -> Iterator[ShareTurnBegan]:
     """The turns by which past use begins to count as it is now, where projects ask for more GPUs than there are."""
     usage = current_usage(state)
     for parent, children in usage.tree.children.items():
         last = state.share_turns.get(parent)
         due = (counted_since if last is None else last.began) + rule.length(state)
-        if due > state.now or not usage.is_short(parent):
+        if due > state.now or not usage.is_short(parent) or usage.quotas_shrink(parent):
             continue
         if any(use_now(state, name).used for name in children):
             found = [ProjectGpus(project=_named(name), gpu_milli=average_use(state, name)) for name in children]
-            yield due, ShareTurnBegan(parent=_named(parent), owed=(), used=tuple(each for each in found if each.gpu_milli))
+            yield ShareTurnBegan(parent=_named(parent), owed=(), used=tuple(each for each in found if each.gpu_milli))
 
 
 def turns_for(state: PoolState, jobs: Sequence[Job]) -> Iterator[tuple[int, ShareTurnBegan]]:
-    """The next turns for these pending jobs, where they are of projects without a GPU: when each is due, µs, and what it says."""
+    """The next turns for these pending jobs, where they are of projects without a GPU: when each is due, µs, and what it says.
+
+    With a half-life, where quotas shrink: nothing is used beyond them.
+    """
     usage = current_usage(state)
     for parent, contest in usage.contests.items():
+        if state.past_use is not None and not usage.quotas_shrink(parent):
+            continue
         waiting = [job for job in jobs if any(name in contest.without for name in usage.tree.branches[usage.leaf_of(job)].path)]
         waited = min((due for job in waiting if (due := rule.due(state, job)) is not None), default=None)
         if waited is not None:

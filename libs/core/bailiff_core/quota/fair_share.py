@@ -175,7 +175,7 @@ def entitlements(
 
 def in_proportion(gpu_milli: int, total: ResourceVector) -> ResourceVector:
     """So many thousandths of GPUs, and the same part of the CPUs and the memory."""
-    cpu_milli, memory_bytes = (gpu_milli * amount // (total.gpu_milli or 1) for amount in total[1:])
+    cpu_milli, memory_bytes = (gpu_milli * amount // total.gpu_milli if total.gpu_milli else 0 for amount in total[1:])
     return ResourceVector(gpu_milli, cpu_milli, memory_bytes)
 
 

@@ -132,6 +132,11 @@ class Usage:
                 return True
         return False
 
+    def quotas_shrink(self, parent: str) -> bool:
+        """Whether the children's quotas of GPUs exceed what there is, so that nothing is divided beyond them."""
+        found = (self.entitlements[name] for name in self.tree.children[parent])
+        return any(each.quota.gpu_milli != each.full.gpu_milli for each in found)
+
     @property
     def shrunk_quotas(self) -> dict[str, ResourceVector]:
         """The quotas in force that are not what is stated: they follow the GPUs, or more is asked for than there is."""
