@@ -67,6 +67,9 @@ async def test_requests_from_the_page_are_limited_by_permissions(system: System,
         assert refused.status_code == 403
         assert "vic may not pause a job of project vision" in refused.json()["detail"]
         assert (await sue.ask("requests", kind="drain", node="pool-a-0")).status_code == 403
+        # nor may she open a shell in it
+        refused = await vic.ask("jobs/train-1/shell", task=0)
+        assert (refused.status_code, "vic may not attach to" in refused.json()["detail"]) == (403, True), refused.text
         # the preview matches the outcome
         serve = JOB.format(name="serve-1", kind="inference")
         planned = (await vic.ask("plan", yaml=serve)).json()

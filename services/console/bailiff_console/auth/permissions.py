@@ -19,6 +19,7 @@ ACTIONS: Mapping[str, JobAction] = {
 }
 """By kind of request, what it does to a job."""
 OF_JOBS = ("submit", *ACTIONS)
+PHRASES = {"attach": "attach to", "spec": "read the command of"}
 OF_NODES = ("drain", "undrain")
 OF_OPERATORS = (*OF_NODES, "policy")
 
@@ -63,7 +64,7 @@ def refusal(principal: Principal, kind: str, project: str, policy: Policy | None
         if principal.projects
         else f"{principal.name} has read access only"
     )
-    return f"{principal.name} may not {kind} a job {of_project}: {allowed}"
+    return f"{principal.name} may not {PHRASES.get(kind, kind)} a job {of_project}: {allowed}"
 
 
 def _with_ancestors(policy: Policy | None, project: str) -> Iterator[str]:
