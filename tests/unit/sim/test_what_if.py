@@ -264,6 +264,32 @@ def test_the_reaction_to_idle_gpus_follows_the_policy():
     assert "1 job had idle GPUs" in " ".join(log.assumptions)
 
 
+def test_with_a_half_life_whoever_had_less_before_starts_more_at_once():
+    """`vision` has all eight GPUs for four days; then `language` asks for eight, and gets four, or seven if the past counts."""
+    projects = [{"name": "vision"}, {"name": "language"}]
+    story = Story(policy(projects=projects))
+    story.node("n1", gpus=8)
+    for number in range(8):
+        story.runs(f"v{number}", gpus=1, project="vision")
+    story.wait(96 * HOUR)
+    for number in range(8):
+        story.submit(f"l{number}", gpus=1, project="language", after=SECOND)
+    for _ in range(3):
+        while story.state.selection is not None:
+            story.propose()
+        for name, job in list(story.state.jobs.items()):
+            if job.phase == "evicting":
+                story.yields(name, after=SECOND)
+            elif job.phase == "starting":
+                story.started(name, after=SECOND)
+    for name in [name for name, job in story.state.jobs.items() if job.phase == "running"]:
+        story.ends(name, 0, after=HOUR)
+    found = what_if(from_log(map(decode, story.wires)), policy(projects=projects, fairness={"half_life": "7d"}))
+    runs = (found.again, found.changed)
+    at_once = [sum(run.jobs[f"l{number}"].waited_by(run.end) < MINUTE for number in range(8)) for run in runs]
+    assert at_once == [4, 7]
+
+
 def test_from_a_moment_on_only_what_came_after_differs():
     """The policy comes into force when the urgent job has its place already."""
     story = urgent()
