@@ -19,6 +19,8 @@ from .open_jobs import user_key
 
 LONGEST = 3_600_000_000
 """The longest time for which the jobs of one owner spare another, µs, unless `restarts.max_backoff` is longer."""
+LONGEST_FOR_SHORT = 600_000_000
+"""The same where the attempts succeed: these may be urgent."""
 FORGOTTEN_AFTER = 86_400_000_000
 """After so long without a further time, µs, it begins anew."""
 BY_ITSELF = ("failed", "yielded", "timed-out")
@@ -199,8 +201,8 @@ def _note_spared(state: PoolState, preemptor: Job, victim: Job, *, succeeded: bo
     if known is None and succeeded:  # short and urgent, or the begin of a loop: the next one tells
         jobs[victim.id] = Spared(0, state.now, state.seq)
         return
-    times = 0 if known is None else known.times - (state.now < known.until)
-    jobs[victim.id] = Spared(times + 1, state.now + min(first << min(times, 16), max(first, LONGEST)), state.seq)
+    times, longest = 0 if known is None else known.times - (state.now < known.until), LONGEST_FOR_SHORT if succeeded else LONGEST
+    jobs[victim.id] = Spared(times + 1, state.now + min(first << min(times, 16), max(first, longest)), state.seq)
 
 
 def forget_failed_starts(state: PoolState, job: Job) -> None:
