@@ -2,7 +2,8 @@
 
 It holds the task's memory, so only the agent's user can enter it. The folders above are the job's user's, who may move them
 or put others in their place: each is opened below the one before it, through no link, and what is restored is what the record
-has the digest of. `manifest.json` names every file with its size and SHA-256; it is written last, once all of them are on disk.
+has the digest of. `manifest.json` names every file with its size and the SHA-256 of its parts; it is written last, once all of
+them are on disk.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,11 @@ from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG
 
 MANIFEST, INVENTORY = "manifest.json", "inventory.img"
 MAX_MANIFEST_BYTES, MAX_FILES = 16 << 20, 100_000
-CHUNK = 4 << 20
+PART, CHUNK = 64 << 20, 4 << 20
+"""A file's digests are of parts of this size, which several threads read at once, each this much at a time."""
+WORKERS = min(8, os.cpu_count() or 1) + 1  # one waits for the disk
 NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-VERSION = 1
+VERSION = 2
 
 
 class BadImage(Exception):
@@ -88,7 +92,8 @@ def sealed(image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
         for name in (DUMP_LOG, MANIFEST, f"{MANIFEST}.new"):  # an agent that died may have sealed it, or begun to
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=handle)
-        files = {name: _digest(handle, name, durable=True) for name in _names(handle)}
+        with ThreadPoolExecutor(WORKERS) as pool:
+            files = {name: _digest(handle, name, pool, durable=True) for name in _names(handle)}
         content = json.dumps({"v": VERSION, **facts, "files": files}, sort_keys=True).encode()
         new = os.open(f"{MANIFEST}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=handle)
         with os.fdopen(new, "wb") as file:
@@ -120,9 +125,10 @@ def verified(folder: Path, attempt: int, rank: int, sha256: str) -> tuple[Image,
             found, expected = {*_names(handle)} - {MANIFEST}, manifest["files"]
             if found != {*expected}:
                 raise BadImage(f"files are missing or were added: {', '.join(sorted(found ^ {*expected}))[:200]}")
-            for file, facts in expected.items():
-                if _digest(handle, file) != facts:
-                    raise BadImage(f"{file} was changed")
+            with ThreadPoolExecutor(WORKERS) as pool:
+                for file, facts in expected.items():
+                    if _digest(handle, file, pool) != facts:
+                        raise BadImage(f"{file} was changed")
             return Image(folder, name, _own(status), manifest["runtime"]), manifest
     except OSError as problem:
         raise BadImage(f"it cannot be read: {problem.strerror}") from None
@@ -249,19 +255,27 @@ def _names(handle: int) -> list[str]:
     return sorted(names)
 
 
-def _digest(folder: int, name: str, *, durable: bool = False) -> dict[str, Any]:
-    """Size and SHA-256 of a file. durable: and have it on disk, which is written while the digest is made."""
-    handle, digest, size = safe_open.open_file(folder, name, os.O_RDONLY), hashlib.sha256(), 0
-    with os.fdopen(handle, "rb", buffering=0) as file, ThreadPoolExecutor(1) as pool:
+def _digest(folder: int, name: str, pool: ThreadPoolExecutor, *, durable: bool = False) -> dict[str, Any]:
+    """Size of a file, and SHA-256 of each part. durable: and have it on disk, which is written while the digests are made."""
+    handle = safe_open.open_file(folder, name, os.O_RDONLY)
+    try:
+        size = os.fstat(handle).st_size
         on_disk = pool.submit(os.fsync, handle) if durable else None
-        buffer = bytearray(CHUNK)
-        with memoryview(buffer) as view:
-            while count := file.readinto(buffer):
-                digest.update(view[:count])
-                size += count
+        parts = [*pool.map(partial(_part_digest, handle), range(0, size, PART))]
         if on_disk is not None:
             on_disk.result()
-    return {"size": size, "sha256": digest.hexdigest()}
+    finally:
+        os.close(handle)
+    return {"size": size, "sha256": parts}
+
+
+def _part_digest(handle: int, at: int) -> str:
+    digest, end = hashlib.sha256(), at + PART
+    with memoryview(bytearray(CHUNK)) as view:
+        while count := os.preadv(handle, [view[: end - at]], at):
+            digest.update(view[:count])
+            at += count
+    return digest.hexdigest()
 
 
 def _own(status: os.stat_result) -> tuple[int, int]:
