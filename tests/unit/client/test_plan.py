@@ -368,6 +368,7 @@ NOT_IN_A_PLAN = {  # fields of a submitted job: why a snapshot's job has none
     "after": "a job that waits for others asks for nothing yet",
     "ports": "of no effect on decisions",
     "checkpoint": "no node of a snapshot saves tasks",
+    "checkpoint_every": "likewise",
     "snapshots": "likewise",
 }
 RENAMED = {"job": "name", "cpu_milli": "cpus", "memory_bytes": "memory", "node": "name", "profile": "mig", "gpu_milli": "gpus"}

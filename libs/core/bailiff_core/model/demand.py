@@ -139,7 +139,7 @@ class JobDemand(Document):
     after: Annotated[tuple[Dependency, ...], Field(max_length=100)] = ()
     ports: Annotated[tuple[Port, ...], Field(max_length=8)] = ()
     checkpoint: Checkpointing | None = None
-    checkpoint_every: Annotated[Duration, Field(gt=0)] | None = None
+    checkpoint_every: Annotated[Duration, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _gang_is_countable(self) -> "JobDemand":
