@@ -2,7 +2,7 @@
 each has its part of the time."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from random import Random
 from types import SimpleNamespace
 
@@ -163,6 +163,20 @@ def test_where_quotas_exceed_what_there_is_each_has_its_turn_with_a_half_life_to
         settle(story)
     assert had == "oyoyoyoy"
     assert replayed(story.wires).difference is None
+
+
+def test_jobs_that_need_the_whole_pool_take_turns_as_in_the_text() -> None:
+    story = Story(policy(projects=[{"name": "a"}, {"name": "b"}], fairness={"half_life": "1d"}))
+    story.node("n1", gpus=4)
+    for name in ("a", "b"):
+        story.submit(name, gpus=4, project=name)
+        settle(story)
+    has = []
+    for _ in range(4 * 18):
+        story.wait(HOUR)
+        settle(story)
+        has += [name for name, job in story.state.jobs.items() if job.tasks]
+    assert [len(list(hours)) for _, hours in groupby(has)] == [9, 18, 18, 18, 9]
 
 
 def worlds_with_a_half_life() -> SimpleNamespace:
