@@ -67,6 +67,7 @@ async def passes(pool: SignedPool, seconds: float) -> None:
     await pool.until("time passes", lambda _: pool.now() >= until, within_s=2 * seconds + 60)
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_a_node_that_is_silent_for_a_minute_is_an_alarm_and_fails_the_doctor_until_it_reports(tmp_path: Path) -> None:
     async with SignedPool(tmp_path) as pool:
@@ -166,6 +167,7 @@ async def test_a_kept_heartbeat_and_a_strangers_show_nobody_as_alive(tmp_path: P
         assert [check["status"] for check in await nodes(pool)] == ["ok"]  # nor does a kept one hide that the node lives
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_a_lost_node_fails_the_doctor_until_it_is_drained(tmp_path: Path) -> None:
     async with SignedPool(tmp_path) as pool:

@@ -294,6 +294,7 @@ async def test_a_gang_of_many_tasks_leaves_stages_out_and_says_so(tmp_path: Path
     assert "left_out" in [each["id"] for each in found["not_checked"]]
 
 
+@pytest.mark.slow
 async def test_the_receipt_of_a_gang_of_512_tasks_is_whole_and_below_a_megabyte(tmp_path: Path) -> None:
     story = SignedStory(tmp_path)
     for node in range(8):
@@ -315,6 +316,7 @@ async def test_an_eviction_of_too_many_records_has_no_receipt(monkeypatch: pytes
         await collect(usual().source, "train-1")
 
 
+@pytest.mark.slow
 async def test_a_flood_in_the_cycles_of_an_eviction_keeps_its_receipt_readable(tmp_path: Path) -> None:
     """Others' records of the same cycle stand in it, as its signature covers them."""
     story = SignedStory(tmp_path)
@@ -379,6 +381,7 @@ def test_of_a_record_that_cannot_be_read_nothing_is_concluded() -> None:
     assert {each["status"] for each in found["checks"][1:]} == {"not-checked"}
 
 
+@pytest.mark.slow
 def test_every_byte_of_every_record_counts() -> None:
     data = json.loads(usual_text())
     for record in range(len(data["records"])):

@@ -87,6 +87,7 @@ async def test_whoever_invents_sources_hides_no_alarm(tmp_path: Path) -> None:
         assert (rows[0].code, {row.kind for row in rows[1:]}, alarms_read) == ("request-not-verified", {"rejected"}, True)
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_no_flood_hides_an_alarm(tmp_path: Path) -> None:
     """Neither one of invented kinds, nor one of a proven alarm that somebody sends again, nor one of a stolen role's key."""

@@ -127,6 +127,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 async def test_an_agent_answers_restarts_and_gives_back_what_a_hostile_job_had(
     node: Node, tmp_path: Path, threads: dict[str, set[str]]
 ) -> None:

@@ -48,6 +48,7 @@ def few_open_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.slow
 async def test_folders_nested_deeper_than_a_recursion_are_counted_and_removed(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     nest(await scratch.make(KEY), content=b"x" * 8192)
@@ -69,6 +70,7 @@ async def started(state: Path) -> ProcessRuntime:
     return runtime
 
 
+@pytest.mark.slow
 async def test_an_agent_starts_over_what_deep_folders_left_of_an_earlier_one(tmp_path: Path) -> None:
     state = tmp_path / "state"
     await ProcessRuntime(state).close()

@@ -182,6 +182,7 @@ def test_another_file_system_in_the_folder_is_not_entered() -> None:
     assert not safe_open.exists("/", "proc/self")
 
 
+@pytest.mark.slow
 def test_four_thousand_links_to_one_folder_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with a manifest of a megabyte: reading them all took minutes."""
     real = tmp_path / "own/attempt-0001/step-00000001"

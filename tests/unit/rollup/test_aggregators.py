@@ -111,6 +111,7 @@ def test_however_large_a_sum_is_its_window_can_be_published(story: Story) -> Non
     assert {window.used_gpu_ms, window.saved_gpu_ms, window.available_gpu_ms, window.work_lost[0].gpu_ms} == {MAX_INTEGER}
 
 
+@pytest.mark.slow
 def test_of_a_flood_of_jobs_few_traces_are_kept(story: Story) -> None:
     traces, found = Traces(), Counter()
     for number in range(MOST_OPEN + 50):
@@ -206,6 +207,7 @@ def assert_window(window: RollupWindow, truth: Any) -> None:
     assert {entry.cause: entry.gpu_ms + entry.restart_gpu_ms for entry in window.work_lost} == truth.lost_by(begin, end)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 7, 100])
 def test_a_roll_up_restored_from_its_store_has_the_same_aggregates(day: list[Wire], every: int) -> None:
     wires = day[:400]
