@@ -89,9 +89,7 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
 def _arrives(state: PoolState, number: int) -> Job:
     count, gpus = ASKED[number % len(ASKED)]
     sketch = Sketch(state)
-    job = sketch.job(f"preemptor-{number}", group(count, gpus=gpus), priority=(100, 75, 110)[number % 3])
-    job.user, job.user_verified = f"user-{number}", True  # who evicts a second time what it evicted in vain would wait
-    return job
+    return sketch.job(f"preemptor-{number}", group(count, gpus=gpus), priority=(100, 75, 110)[number % 3])
 
 
 def _decide_about(state: PoolState) -> None:

@@ -80,7 +80,6 @@ def arrives(state: PoolState, number: int) -> Job:
     """Two of three preemptors have quota left, and reclaim; the third is of a borrowing project, and preempts its own."""
     count, gpus = ASKED[number % len(ASKED)]
     job = Sketch(state).job(f"preemptor-{number}", group(count, gpus=gpus), priority=(50, 75, 100)[number % 3])
-    job.user, job.user_verified = f"user-{number}", True  # as in `engine`
     at = number * 7 % (DEPARTMENTS * TEAMS // 2)
     return _belongs(job, _team(2 * at + (number % 3 != 2)))
 

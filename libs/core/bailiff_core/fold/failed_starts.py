@@ -8,7 +8,7 @@ an operator, a drain, a policy or the loss of a node ended; and nobody can evict
 whatever is cancelled and submitted anew, and whoever helps.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.scheduling_class import scheduling_class_of
@@ -19,8 +19,6 @@ from .open_jobs import user_key
 
 LONGEST = 3_600_000_000
 """The longest time for which the jobs of one owner spare another, µs, unless `restarts.max_backoff` is longer."""
-LONGEST_FOR_SHORT = 600_000_000
-"""The same where the attempts succeed: these may be urgent."""
 FORGOTTEN_AFTER = 86_400_000_000
 """After so long without a further time, µs, it begins anew."""
 BY_ITSELF = ("failed", "yielded", "timed-out")
@@ -47,14 +45,16 @@ def note_failed_start(state: PoolState, job: Job, refused_by: tuple[str, ...]) -
 def note_over(state: PoolState, job: Job, outcome: str, cause: str) -> None:
     """The attempt is over. Called while the job has its tasks."""
     succeeded = outcome in ("finished", "succeeded")
+    if succeeded:
+        set_victims(state, job, {})
     if succeeded or _ran(state, job.last_start):
         job.victims_in_vain = ()
     if outcome in BY_ITSELF:
         note_never_again(state, job)
     if cause in GOES_ON and outcome.startswith("preempted"):
-        job.victims = _in_vain(state, job)  # what was of use stays so when it has started again
+        set_victims(state, job, _in_vain(state, job))  # what was of use stays so when it has started again
     else:
-        _answer(state, job, list(job.victims), why_over(outcome, cause), succeeded=succeeded)
+        _answer(state, job, list(job.victims), why_over(outcome, cause))
 
 
 def why_over(outcome: str, cause: str) -> str:
@@ -99,14 +99,38 @@ def note_left(state: PoolState, victim: Job) -> None:
         preemptor = state.jobs.get(name)
         if preemptor is None or eviction.in_vain is False:
             continue
-        preemptor.victims = _in_vain(state, preemptor) | left
+        set_victims(state, preemptor, _in_vain(state, preemptor) | left)
         if eviction.in_vain or preemptor.phase in ENDED:
             _answer(state, preemptor, list(left), "given-up")
 
 
 def take_over(state: PoolState, holder: Job, preemptor: Job) -> None:
     """The preemptor gets what is reserved for the holder, and has on account who has left for it."""
-    preemptor.victims |= _in_vain(state, holder)
+    set_victims(state, preemptor, preemptor.victims | _in_vain(state, holder))
+
+
+def set_victims(state: PoolState, job: Job, victims: dict[str, int]) -> None:
+    """These have left for the job, and nobody else."""
+    index = state.indices.left_for
+    if index is not None:
+        for name in job.victims:
+            index.get(name, {}).pop(job.id, None)
+        for name in victims:
+            index.setdefault(name, {})[job.id] = None
+    job.victims = victims
+
+
+def may_be_spared(state: PoolState, in_vain: Iterable[str]) -> Iterator[str]:
+    """The jobs that `is_spared` may be true of: those, and the jobs for which one of them left."""
+    index = state.indices.left_for
+    if index is None:
+        index = state.indices.left_for = {}
+        for job in state.jobs.values():
+            for name in job.victims:
+                index.setdefault(name, {})[job.id] = None
+    for name in in_vain:
+        yield name
+        yield from index.get(name, ())
 
 
 def spared(state: PoolState, preemptor: Job) -> dict[str, Spared]:
@@ -178,17 +202,17 @@ def _is_lost_with_its_node(state: PoolState, task: Task) -> bool:
     return task.device_failed or node.state != "ready" or node.joined_seq > (task.start_seq or state.seq)
 
 
-def _answer(state: PoolState, job: Job, names: list[str], why: str, *, succeeded: bool = False) -> None:
+def _answer(state: PoolState, job: Job, names: list[str], why: str) -> None:
     """What these have left for is over. The job's owner spares those who left in vain, unless others ended it."""
-    in_vain = _in_vain(state, job)
+    in_vain, over = _in_vain(state, job), dict.fromkeys(names)
+    set_victims(state, job, {name: at for name, at in job.victims.items() if name not in over})
     for name in names:
-        job.victims.pop(name, None)
         victim = state.jobs.get(name)
         if victim is not None and name in in_vain and not _is_by_others(state, job, why):
-            _note_spared(state, job, victim, succeeded=succeeded)
+            _note_spared(state, job, victim)
 
 
-def _note_spared(state: PoolState, preemptor: Job, victim: Job, *, succeeded: bool) -> None:
+def _note_spared(state: PoolState, preemptor: Job, victim: Job) -> None:
     owner = user_key(preemptor.user, preemptor.user_verified)
     own = preemptor.user_verified and owner == user_key(victim.user, victim.user_verified)
     if victim.phase in ENDED or own:
@@ -198,18 +222,16 @@ def _note_spared(state: PoolState, preemptor: Job, victim: Job, *, succeeded: bo
             _forget_spared(state, other, name)
     jobs = state.spared.setdefault(owner, {})
     known, first = jobs.get(victim.id), state.rules.restarts.max_backoff
-    if known is None and succeeded:  # short and urgent, or the begin of a loop: the next one tells
-        jobs[victim.id] = Spared(0, state.now, state.seq)
-        return
-    times, longest = 0 if known is None else known.times - (state.now < known.until), LONGEST_FOR_SHORT if succeeded else LONGEST
-    jobs[victim.id] = Spared(times + 1, state.now + min(first << min(times, 16), max(first, longest)), state.seq)
+    times = 0 if known is None else known.times - (state.now < known.until)
+    jobs[victim.id] = Spared(times + 1, state.now + min(first << min(times, 16), max(first, LONGEST)), state.seq)
 
 
 def forget_failed_starts(state: PoolState, job: Job) -> None:
     """An operator says that what kept it from running has changed. Nodes stay excluded."""
     for name in job.victims_in_vain:
         _forget_spared(state, user_key(job.user, job.user_verified), name)
-    job.start_failures, job.victims, job.victims_in_vain = 0, {}, ()
+    job.start_failures, job.victims_in_vain = 0, ()
+    set_victims(state, job, {})
 
 
 def allow_nodes(state: PoolState, job: Job) -> None:

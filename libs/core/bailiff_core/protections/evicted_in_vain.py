@@ -5,7 +5,7 @@ A job evicts nobody a second time for attempts that do not start, or end by them
 an owner spare for a time who was evicted in vain for one of them (`fold/failed_starts.py`).
 """
 
-from bailiff_core.fold.failed_starts import evicted_in_vain, is_spared, spared_until
+from bailiff_core.fold.failed_starts import evicted_in_vain, is_spared, may_be_spared, spared_until
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
 
@@ -19,7 +19,7 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  
     found = evicted_in_vain(state, preemptor)
     if not found:
         return None
-    return JobsShield.where(state, lambda job: is_spared(state, found, job), lambda unit: is_spared(state, found, unit.job))
+    return JobsShield(lambda unit: is_spared(state, found, unit.job), lambda: may_be_spared(state, found))
 
 
 def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # noqa: ARG001
