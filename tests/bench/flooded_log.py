@@ -31,7 +31,6 @@ class FloodedLog(BusyLog):
                 digest_at = self.state.seq
                 yield from self.digest()
             yield from self.waits(user="flood")
-        yield from self.digest()  # within a minute
 
     def digest(self) -> Iterator[Wire]:
         """The state's digest, at which readers take their snapshots."""
@@ -48,3 +47,4 @@ def flooded_log(jobs: int, begin: int) -> Iterator[Wire]:
     log = FloodedLog(begin)
     yield from log.fill()
     yield from log.flood(jobs)
+    yield from log.digest()  # within a minute

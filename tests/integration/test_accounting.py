@@ -329,7 +329,7 @@ async def _of_the_command(api: Api, whole: dict[str, str], by_day: Any, monkeypa
     monkeypatch.delenv("BAILIFF_API")
     refused = await asyncio.to_thread(run, "accounting")
     assert refused.exit_code == ExitCode.USAGE
-    assert "BAILIFF_API is not set" in refused.output
+    assert "its address, BAILIFF_API, is not set" in refused.output
 
 
 def test_a_name_that_a_spreadsheet_would_compute_is_written_as_text() -> None:

@@ -49,6 +49,7 @@ def of_writer() -> list[Record]:
     story.node("n1", gpus=2)
     story.node("n2", gpus=2)
     story.runs("job", gpus=2)
+    story.cycle(facts.JobCheckpointRequested(request=story.request(), job="job"))
     story.quarantined("n1", 0)
     story.cleared("n1", 0)
     story.cycle(SnapshotDraft(None, story.state).fact())

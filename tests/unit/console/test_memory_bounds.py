@@ -8,7 +8,7 @@ import pytest
 from tests.kits.archive import Log
 from tests.kits.log_builder import SECOND, Story, policy
 
-from bailiff.client.client import PoolRef
+from bailiff.client.pool_ref import PoolRef
 from bailiff_bus.port import Bus
 from bailiff_console.history import point_in_time, snapshots, state_at
 from bailiff_console.history.explain import PoolLog

@@ -9,7 +9,7 @@ import pytest
 from tests.kits.archive import Log
 from tests.kits.history_files import from_lines
 
-from bailiff.client.client import PoolRef
+from bailiff.client.pool_ref import PoolRef
 from bailiff.explain import explanations
 from bailiff_bus import topics
 from bailiff_bus.port import Message

@@ -29,6 +29,7 @@ from bailiff_log.reader import AuditReader, Entry
 from bailiff_service import tracing
 
 from .errors import ClientError, ExitCode, PoolNotFound, UnreadableLog
+from .pool_ref import PoolRef
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -79,22 +80,6 @@ def offers_of(settings: ClientSettings) -> Callable[[], HttpConnection] | None:
         return HttpConnection(address, settings.token_of_api(address), settings.kafka.request_timeout)
 
     return connect
-
-
-@dataclass(frozen=True, slots=True)
-class PoolRef:
-    """A pool that has a log.
-
-    Attributes:
-        partition: The partition of `bailiff.audit`.
-        identity: Hash of the log's first record.
-        root_key: The key that it names; empty: nothing is signed.
-    """
-
-    name: str
-    partition: int
-    identity: str
-    root_key: str = ""
 
 
 Place = tuple[int, int]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from bailiff_log.projection import Projection
 
-    from .client import PoolRef
     from .http_connection import HttpConnection
+    from .pool_ref import PoolRef
 
 MAX_BYTES, MAX_BYTES_PER_MESSAGE = 1 << 30, 1 << 16
 WITHIN_S = 10.0

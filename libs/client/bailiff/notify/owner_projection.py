@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bailiff.client.client import WAIT, PoolRef
+from bailiff.client.client import WAIT
+from bailiff.client.pool_ref import PoolRef
 from bailiff_bus.port import Bus
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record

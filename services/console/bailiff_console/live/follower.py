@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from bailiff.client.client import PoolRef
+from bailiff.client.pool_ref import PoolRef
 from bailiff.client.rejections import PoolAlarms
 from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
 from bailiff_console.history.snapshots import PointInTime, Snapshots
