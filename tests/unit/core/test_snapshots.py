@@ -13,6 +13,7 @@ from bailiff_admission.request_handlers.reports import facts_of_report
 from bailiff_bus.messages.commands import Evict, SaveTasks, SnapshotRef
 from bailiff_bus.messages.reports import SnapshotStageReport, TaskRestoredReport, TaskRestoreFailedReport, TaskStartedReport
 from bailiff_core.admission import PERMITTED, Context, Rejected, admit
+from bailiff_core.decision_cycle import wake_at
 from bailiff_core.explain import explain_job
 from bailiff_core.fold import apply
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -720,6 +721,22 @@ def test_not_all_jobs_are_saved_at_once() -> None:
     assert due(story) == ["a", "b"]
     report(story, "save_failed", job="b", reason="io_uring")
     assert due(story) == ["a", "b", "c"], "one at a time takes the place of another"
+    story.holds()
+
+
+def test_a_node_that_never_says_that_it_has_saved_a_job_keeps_others_waiting_for_an_hour() -> None:
+    story = intervals(at_once=1)
+    for name in ("a", "b"):
+        story.runs(name, gpus=1, checkpoint="auto", checkpoint_every=20 * MINUTE)
+    story.wait(21 * MINUTE)
+    assert due(story) == ["a"]
+    asked = story.job("a").saving_since
+    assert asked is not None
+    story.wait(58 * MINUTE)
+    assert due(story) == ["a"]
+    assert wake_at(story.state) == asked + 60 * MINUTE
+    story.wait(2 * MINUTE)
+    assert due(story) == ["a", "b"]
     story.holds()
 
 

@@ -13,8 +13,10 @@ from .timers import timers_of
 
 def periodic_snapshots(state: PoolState) -> Iterator[Decision]:
     """Saves the jobs that have waited longest."""
-    for job in timers_of(state).due(state, rule.NAME):
-        if len(state.saving) >= state.rules.snapshots.at_once:
+    due = timers_of(state).due(state, rule.NAME)
+    silent = sum(job.id in state.saving for job in due)
+    for job in due:
+        if len(state.saving) - silent >= state.rules.snapshots.at_once:
             return
-        if not why_not_saved(state, job):
+        if job.saving_seq is None and not why_not_saved(state, job):
             yield JobCheckpointDue(job=job.id, attempt=job.attempt)
