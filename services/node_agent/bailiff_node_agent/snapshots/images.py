@@ -33,6 +33,7 @@ PART, CHUNK = 64 << 20, 4 << 20
 WORKERS = min(8, os.cpu_count() or 1) + 1  # one waits for the disk
 NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 VERSION = 2
+TRIES = 10
 
 
 class BadImage(Exception):
@@ -46,6 +47,13 @@ def image_name(attempt: int, rank: int, order: int | None = None) -> str:
 
 def make_image(folder: Path, attempt: int, rank: int, order: int | None = None) -> Image:
     """An empty folder for a snapshot of this attempt; what earlier tries have left is removed. Raises `OSError`."""
+    for _ in range(TRIES - 1):
+        with suppress(FileNotFoundError):  # whoever removed another snapshot of the attempt took the empty folder away
+            return _made(folder, attempt, rank, order)
+    return _made(folder, attempt, rank, order)
+
+
+def _made(folder: Path, attempt: int, rank: int, order: int | None) -> Image:
     folder.mkdir(mode=0o700, exist_ok=True)
     outer, inner = image_name(attempt, rank, order).split("/")
     top = safe_open.open_folder(str(folder))
