@@ -28,6 +28,21 @@ def test_a_folder_that_somebody_takes_away_each_time_is_an_error(tmp_path: Path,
         images.make_image(tmp_path / "checkpoints", 0, 1)
 
 
+def test_a_manifest_that_somebody_else_has_put_there_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may make many folders beside its snapshot, with large manifests."""
+    folder, reads = tmp_path / "checkpoints", list[object]()
+    made = images.make_image(folder, 0, 1)
+    sha256, _ = images.sealed(made, {"runtime": {}})
+    read = safe_open.read
+    monkeypatch.setattr(images.safe_open, "read", lambda *given: reads.append(given) or read(*given))
+    monkeypatch.setattr(images.os, "geteuid", lambda: folder.stat().st_uid + 1)
+    images.discard_image(folder, 0, 1, sha256)
+    assert ((folder / made.name).exists(), reads) == (True, [])
+    monkeypatch.undo()
+    images.discard_image(folder, 0, 1, sha256)
+    assert not (folder / made.name).exists()
+
+
 def taken_away(open_folder: Callable[..., int], times: int) -> Callable[..., int]:
     """Opens a folder; that of the attempt is removed right before, so many times."""
     left = [times]
