@@ -34,10 +34,10 @@ class EndedSnapshots:
     def observe(self, state: PoolState, record: Record) -> Iterator[RemoveSnapshots]:
         """The commands that this record leads to."""
         match record.data:
-            case EvictionStageReached(job=job, stage="stored", sha256=str(sha256)) as stored:
-                kept = TaskSnapshot(job=job, attempt=stored.attempt, task=stored.task, sha256=sha256)
-                self._stored.setdefault(job, []).append((stored.node, kept))
-            case SnapshotStageReached(job=job, stage="stored", sha256=str(sha256)) as stored:
+            case (EvictionStageReached() | SnapshotStageReached()) as stored if (
+                stored.stage == "stored" and stored.sha256 is not None
+            ):
+                job, sha256 = stored.job, stored.sha256
                 kept = TaskSnapshot(job=job, attempt=stored.attempt, task=stored.task, sha256=sha256)
                 self._stored.setdefault(job, []).append((stored.node, kept))
                 yield from self._replaced(state, job)

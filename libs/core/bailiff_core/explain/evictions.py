@@ -52,12 +52,10 @@ def earlier_evictions(state: PoolState, job: Job, evicted: Sequence[Record], his
 def eviction_reasons(state: PoolState, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
     """Preemptor or cause, rule, cost and runner-up."""
     if isinstance(record.data, decisions.EvictionDecided):
-        request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
+        request, cause = _cause(record, record.data, history)
         if request is not None:
-            cause = without_stop(eviction_cause_text(record.data, actor_text(request)))
             yield Sentence(f"At {clock(record.time)} {cause}.", seqs_of(request.seq, record.seq))
         else:
-            cause = without_stop(eviction_cause_text(record.data))
             why = ": " if record.data.cause == "drain" else ", because "  # what was recorded then: the drain may be over
             text = cause if word_of(record) != EVICTED else f"{_subject(record.data.tasks)} evicted{why}{cause}"
             yield Sentence(f"At {clock(record.time)} {text}.", seqs_of(record.seq))
@@ -74,6 +72,12 @@ def eviction_reasons(state: PoolState, job: Job, record: Record, history: Sequen
     else:
         assert isinstance(record.data, decisions.PreemptionDecided)
         yield from _as_victim(state, job, record, record.data, history)
+
+
+def _cause(record: Record, data: decisions.EvictionDecided, history: Sequence[Record]) -> tuple[Record | None, str]:
+    """The request for this eviction, if there was one, and the cause as recorded."""
+    request = _request_before(record, REQUESTS.get(data.cause, ()), history)
+    return request, without_stop(eviction_cause_text(data, actor_text(request) if request is not None else ""))
 
 
 def _request_before(record: Record, kinds: tuple[type[Payload], ...], history: Sequence[Record]) -> Record | None:
@@ -303,8 +307,7 @@ def _stopped_by(record: Record, history: Sequence[Record]) -> str:
     if isinstance(record.data, decisions.PreemptionDecided):
         return f"preempted by {preemptor_text(record.data.preemptor)}"
     if isinstance(record.data, decisions.EvictionDecided):
-        request = _request_before(record, REQUESTS.get(record.data.cause, ()), history)
-        cause = without_stop(eviction_cause_text(record.data, actor_text(request) if request is not None else ""))
+        _, cause = _cause(record, record.data, history)
         return f"evicted: {cause}" if record.data.cause == "drain" else cause
     return "it was migrated"
 

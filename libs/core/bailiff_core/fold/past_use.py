@@ -40,9 +40,10 @@ def average_use(state: PoolState, project: str) -> int:
 
 def begin_again(state: PoolState) -> None:
     """Adds up all use under the policy so far, before another is applied."""
-    past, tree = state.past_use, tree_of(state)
+    past = state.past_use
     if past is None:
         return
+    tree = tree_of(state)
     for project, use in past.projects.items():
         add_up(use, past, tree.branches[project].quota.gpu_milli, state.now)
 
