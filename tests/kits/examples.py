@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-SHARE = 1 if os.environ.get("BAILIFF_TEST_EXAMPLES") == "all" else 3
+EXPLORES = os.environ.get("BAILIFF_TEST_EXAMPLES") == "all"
+"""Whether Hypothesis draws other examples in each run, as in `make test-long`, or always the same ones."""
+SHARE = 1 if EXPLORES else 3
 
 
 def share(count: int) -> int:
