@@ -242,9 +242,10 @@ def apply_proposal(batch: SelectionBatch, unit: Unit, proposal: Proposal) -> Non
         batch.index.mark_growing(unit.job)
     nodes: dict[int, None] = {}
     placed = [(unit, proposal.placement)]
-    for choice in proposal.victims:
+    taken_before = evicted_by_job(batch.earlier)
+    for choice in proposal.victims:  # one of each job
         job = snapshot.state.jobs[choice.job]
-        units = units_of_choice(job, choice, evicted_by_job(batch.earlier).get(job.id, {}))
+        units = units_of_choice(job, choice, taken_before.get(job.id, {}))
         nodes.update((task.node, None) for task in job.tasks)  # includes nodes of its other tasks: the eviction chain has changed
         for evicted in units:
             snapshot.evict(evicted)
