@@ -66,9 +66,8 @@ def _promised(took: float, promised: float) -> Row:
 
 async def _ours(criu: str, folder: Path, megabytes: int) -> tuple[float, float]:
     """Seconds to save, and to restore, as the agent does both."""
-    checkpoints, logs = folder / "checkpoints/plain", folder / "logs"
-    for each in (checkpoints, logs):
-        each.mkdir(parents=True)
+    snapshots, logs = folder / "plain", folder / "logs"
+    logs.mkdir(parents=True)
     runtime = ProcessRuntime(folder / "state", criu=criu)
     launch = Launch(FIRST, [sys.executable, "-I", "-S", "-c", HOLDS, str(megabytes)], saves=True, log_dir=logs, working_dir="/")
     try:
@@ -76,7 +75,7 @@ async def _ours(criu: str, folder: Path, megabytes: int) -> tuple[float, float]:
         while "ready" not in (logs / f"{FIRST}.log").read_text():  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.05)
         began = time.perf_counter()
-        image = make_image(checkpoints, 0, 0)
+        image = make_image(snapshots, 0, 0)
         dumped = await runtime.save(FIRST, image, "1")
         if dumped.why_not:
             raise RuntimeError(dumped.why_not)
@@ -86,7 +85,7 @@ async def _ours(criu: str, folder: Path, megabytes: int) -> tuple[float, float]:
         await runtime.kill(FIRST)
         await runtime.wait_exit()
         began = time.perf_counter()
-        image, _ = await asyncio.to_thread(verified, checkpoints, 0, 0, digest)
+        image, _ = await asyncio.to_thread(verified, snapshots, 0, 0, digest)
         await runtime.start(replace(launch, key=SECOND, restore=image))
         restored = await runtime.restored(SECOND)
         if restored is None or restored.why_not:

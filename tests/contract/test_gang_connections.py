@@ -266,7 +266,7 @@ async def removed(gang: Gang, refs: tuple[SnapshotRef, ...]) -> None:
     """The job has ended."""
     kept = tuple(TaskSnapshot(job="job", attempt=0, task=each, sha256=refs[each].sha256) for each in BOTH)
     await carry_out(gang.agent, RemoveSnapshots(sender="admission", **gang._common(), snapshots=kept))
-    await until(lambda: not any("snapshot" in name for _, names, _ in os.walk(gang.checkpoints) for name in names))
+    await until(lambda: not gang.images())
 
 
 @pytest.mark.parametrize("when", ["frozen", "stored", "restored"])

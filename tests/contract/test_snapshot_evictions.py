@@ -29,6 +29,7 @@ from bailiff_bus.messages.reports import (
     TaskRestoreFailedReport,
     TaskStartedReport,
 )
+from bailiff_node_agent.settings import SNAPSHOTS
 from bailiff_node_agent.snapshots import Criu
 
 pytestmark = [pytest.mark.slow, needs_criu]
@@ -264,7 +265,7 @@ async def test_an_agent_that_stays_away_leaves_no_task_behind(world: World) -> N
     await world.agent_starts()
     await until(lambda: not world.agent.tasks.running())
     assert "stored" not in world.stages()
-    assert not [*world.checkpoints.glob("job/*/snapshot.*/manifest.json")]
+    assert not [each for each in world.images() if (each / "manifest.json").exists()]
 
 
 async def test_a_killed_criu_ends_the_task(world: World) -> None:
@@ -309,7 +310,7 @@ async def test_the_node_says_what_it_can_save(tmp_path: Path) -> None:
     [offer] = inventory.snapshots
     assert (offer.driver, offer.version, offer.why_not, len(offer.cpu)) == ("criu", "4.2", "", 64)
     assert offer.bytes_per_s > 0
-    assert [*world.checkpoints.iterdir()] == []
+    assert [*world.checkpoints.rglob("*")] == [world.checkpoints / SNAPSHOTS]
     await world.agent_dies()
 
 

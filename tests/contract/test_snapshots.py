@@ -19,6 +19,7 @@ from tests.kits.waiting import PATIENCE_S, exit_of, until
 from bailiff_node_agent.runtime import Dumped, Exit, Image, Launch, Restored, Running, TaskKey, User
 from bailiff_node_agent.runtime.process import ProcessRuntime, cgroups_of
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
+from bailiff_node_agent.settings import SNAPSHOTS
 from bailiff_node_agent.snapshots import BadImage, make_image, sealed, verified
 
 pytestmark = [pytest.mark.slow, needs_criu]
@@ -34,7 +35,8 @@ class Node:
         self.folder, self.user, self.isolated = folder, user, isolated
         self.criu = criu or criu_program()
         self.work, self.checkpoints, self.logs = folder / "work", folder / "state/checkpoints/plain", folder / "state/logs"
-        for each in (self.work, self.checkpoints, self.logs):
+        self.snapshots = self.checkpoints.parent / SNAPSHOTS / "plain"
+        for each in (self.work, self.checkpoints, self.logs, self.snapshots.parent):
             each.mkdir(parents=True, exist_ok=True)
         if user is not None:
             for each in (self.work, self.checkpoints):
@@ -71,7 +73,7 @@ class Node:
         await until(lambda: "ready" in self.output(FIRST))
 
     async def save(self, request: str = "1") -> tuple[Dumped, Image]:
-        image = make_image(self.checkpoints, FIRST.attempt, 0)
+        image = make_image(self.snapshots, FIRST.attempt, 0)
         return await self.runtime.save(FIRST, image, request), image
 
     async def saved(self, program: str, *arguments: str) -> str:
@@ -87,7 +89,7 @@ class Node:
         return sealed(image, {"runtime": dict(dumped.facts), "cpu": ""})
 
     async def restored(self, digest: str, program: str = "raise SystemExit('started anew')") -> Restored:
-        image, _ = verified(self.checkpoints, FIRST.attempt, 0, digest)
+        image, _ = verified(self.snapshots, FIRST.attempt, 0, digest)
         await self.start(SECOND, program, restore=replace(image, about={"from_attempt": 0}))
         end = await self.runtime.restored(SECOND)
         assert end is not None
@@ -208,16 +210,14 @@ async def test_a_task_of_an_ordinary_user_comes_back_as_that_user(node_of_somebo
     assert (uid, gid, int(rights.split()[1], 16)) == (str(SOMEBODY.uid), str(SOMEBODY.gid), 0)
 
 
-async def test_the_job_cannot_read_what_was_saved(node_of_somebody: Node) -> None:
+async def test_the_job_can_neither_read_nor_move_what_was_saved(node_of_somebody: Node) -> None:
     node = node_of_somebody
     await node.saved("wait")
-    image = node.checkpoints / "attempt-0000/snapshot.rank-0000"
+    image = node.snapshots / "attempt-0000/snapshot.rank-0000"
     assert (image.stat().st_uid, image.stat().st_mode & 0o777) == (0, 0o700)
-    assert image.parent.stat().st_uid == SOMEBODY.uid  # the attempt's folder is for the job's own checkpoints, too
-    await node.start(SECOND, f"cd {node.checkpoints}; ls attempt-0000/snapshot.rank-0000 || echo refused; touch attempt-0000/own")
+    await node.start(SECOND, f"ls {image} || mv {image} {node.checkpoints} || mv {node.snapshots} {node.work} || echo refused")
     assert (await exit_of(node.runtime)).code == 0
     assert node.output(SECOND).splitlines()[-1] == "refused"
-    assert (image.parent / "own").exists()
 
 
 @pytest.mark.parametrize(("how", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", -9), ("os.abort()", -6)])
@@ -263,12 +263,12 @@ async def test_a_restored_task_can_be_saved_again(node: Node) -> None:
     await node.restored(digest)
     node.go()
     await until(lambda: "ready" in node.output(SECOND))
-    image = make_image(node.checkpoints, SECOND.attempt, 0)
+    image = make_image(node.snapshots, SECOND.attempt, 0)
     dumped = await node.runtime.save(SECOND, image, "2")
     assert dumped.why_not == ""
     again, _ = sealed(image, {"runtime": dict(dumped.facts), "cpu": ""})
     await node.end(SECOND)
-    found, _ = verified(node.checkpoints, SECOND.attempt, 0, again)
+    found, _ = verified(node.snapshots, SECOND.attempt, 0, again)
     third = TaskKey("plain", 2, "0")
     await node.start(third, "", restore=replace(found, about={"from_attempt": 1}))
     node.go()
@@ -332,15 +332,15 @@ TAMPERED: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("how", TAMPERED)
 async def test_an_image_that_was_tampered_with_is_not_restored(node: Node, how: str) -> None:
     digest = await node.saved("wait()")
-    TAMPERED[how](node.checkpoints / "attempt-0000/snapshot.rank-0000")
+    TAMPERED[how](node.snapshots / "attempt-0000/snapshot.rank-0000")
     with pytest.raises(BadImage):
-        verified(node.checkpoints, 0, 0, digest)
+        verified(node.snapshots, 0, 0, digest)
 
 
 async def test_an_image_that_is_exchanged_after_it_was_verified_is_not_restored(node: Node) -> None:
     digest = await node.saved("wait()")
-    image, _ = verified(node.checkpoints, 0, 0, digest)
-    there = node.checkpoints / image.name
+    image, _ = verified(node.snapshots, 0, 0, digest)
+    there = node.snapshots / image.name
     there.rename(there.parent / "moved")
     shutil.copytree(there.parent / "moved", there)
     await node.start(SECOND, "print('started anew')", restore=replace(image, about={"from_attempt": 0}))
@@ -393,7 +393,7 @@ def slow_criu(tmp_path: Path) -> Path:
 async def _saving(node: Node, tmp_path: Path) -> Image:
     """A task in the middle of being saved, by an agent that then is gone."""
     await node.start_until_ready("wait()\nprint('went on')")
-    image = make_image(node.checkpoints, 0, 0)
+    image = make_image(node.snapshots, 0, 0)
     saving = asyncio.create_task(node.runtime.save(FIRST, image, "1"))
     await until(lambda: (tmp_path / "frozen").exists())
     saving.cancel()
@@ -440,7 +440,7 @@ async def test_with_its_supervisor_a_task_ends_whatever_was_being_done_to_it(tmp
     assert isinstance(state, Exit)
     assert state.supervisor_lost
     with pytest.raises(BadImage):
-        verified(node.checkpoints, 0, 0, "0" * 64)
+        verified(node.snapshots, 0, 0, "0" * 64)
     await until(lambda: not criu_dumping(image.folder / image.name))
     await _cleared(node)
 
@@ -449,7 +449,7 @@ async def test_the_deadline_holds_for_criu_too(tmp_path: Path, slow_criu: Path) 
     """Without an agent the supervisor kills the task, and who was saving it."""
     node = Node(tmp_path, criu=str(slow_criu))
     await node.start_until_ready("wait()")
-    image = make_image(node.checkpoints, 0, 0)
+    image = make_image(node.snapshots, 0, 0)
     saving = asyncio.create_task(node.runtime.save(FIRST, image, "1"))
     await until(lambda: (tmp_path / "frozen").exists())
     await node.runtime.deadlines(FIRST, boottime_us(), boottime_us())

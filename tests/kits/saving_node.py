@@ -23,6 +23,7 @@ from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.disk import MemoryStorage
 from bailiff_node_agent.reporter import decode_report
 from bailiff_node_agent.runtime.process import ProcessRuntime
+from bailiff_node_agent.settings import SNAPSHOTS
 from bailiff_service.clock_and_ids import SYSTEM
 from bailiff_service.metrics import Metrics
 
@@ -142,7 +143,7 @@ class World:
         return path.read_text() if path.exists() else ""
 
     def images(self) -> list[Path]:
-        return sorted(self.checkpoints.glob("job/attempt-*/snapshot.*"))
+        return sorted(self.checkpoints.glob(f"{SNAPSHOTS}/job/attempt-*/snapshot.*"))
 
     def go(self) -> None:
         (self.folder / "work/go").touch()

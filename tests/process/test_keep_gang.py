@@ -64,7 +64,7 @@ async def test_a_gang_on_two_machines_is_saved_and_restored_whole(two_machines: 
         assert sorted(order) == sorted(["noticed", "frozen", "dumped", "stored"] * 2), stages
         assert max(at for at, stage in enumerate(order) if stage == "frozen") < order.index("dumped")
         if not is_whole:
-            [pages, *_] = (tmp_path / "shared").glob("*/gang/*/snapshot.rank-0001/pages-*")
+            [pages, *_] = (tmp_path / "shared").glob("*/.bailiff-snapshots/gang/*/snapshot.rank-0001/pages-*")
             with pages.open("r+b") as file:
                 file.write(b"\0\1\2\3")
         watch.let_finish("urgent")

@@ -205,8 +205,7 @@ class Agent:
 
     async def _offer_snapshots(self, criu: Criu) -> None:
         """Try whether tasks can be saved and restored here, and tell the pool."""
-        checkpoints = self.context.checkpoints or self.context.folder / "checkpoints"
-        offer = await asyncio.to_thread(probe, criu, checkpoints, self.context.folder / "snapshot-probe")
+        offer = await asyncio.to_thread(probe, criu, self.context.snapshots_folder, self.context.folder / "snapshot-probe")
         if offer.why_not:
             self._log.warning("no task can be saved by the platform here", driver=DRIVER, reason=offer.why_not)
         self.context.snapshots = (SnapshotOffer(driver=DRIVER, **asdict(offer)),)
@@ -414,7 +413,7 @@ class Agent:
 
     async def _remove_snapshots(self, command: RemoveSnapshots) -> None:
         for kept in command.snapshots:
-            folder = self.context.checkpoints_of(kept.job)
+            folder = self.context.snapshots_folder / kept.job
             try:
                 await self.context.images.discard(folder, kept.attempt, kept.task, kept.sha256)
             except (OSError, BadImage) as problem:

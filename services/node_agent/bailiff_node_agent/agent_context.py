@@ -16,7 +16,7 @@ from .disk import EvictionStore, Fences, Incarnation, Reports, Storage, renewed
 from .kubernetes_node import KubernetesNode
 from .report_signer import ReportSigner
 from .runtime import Runtime
-from .settings import NodeDeclaration
+from .settings import SNAPSHOTS, NodeDeclaration
 from .snapshots import Criu, DiskImages, ImageStore, cpu_features
 from .users import Users
 
@@ -70,7 +70,16 @@ class AgentContext:
 
     def checkpoints_of(self, job: str) -> Path:
         """The job's checkpoint directory, the same in every attempt."""
-        return (self.checkpoints or self.folder / "checkpoints") / job
+        return self._checkpoints / job
+
+    @property
+    def snapshots_folder(self) -> Path:
+        """That of the snapshots of all jobs: on the disk of the checkpoints, and of no job's user."""
+        return self._checkpoints / SNAPSHOTS
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self.checkpoints or self.folder / "checkpoints"
 
     def renew_incarnation(self, incarnation: str, boot_id: str | None = None) -> None:
         """Continue under another incarnation. boot_id: of a node elsewhere that has booted anew."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from .log_shipper import remove_ended_logs, rotate_logs, ship_logs
 from .runtime import NodeParts, open_runtimes
 from .runtime.kubernetes.cluster_view import ClusterNode, ClusterView
 from .runtime.kubernetes.published import PublishedDevices
-from .settings import NodeAgentSettings, NodeDeclaration
+from .settings import SNAPSHOTS, NodeAgentSettings, NodeDeclaration
 from .snapshots import find_criu
 from .telemetry import send_telemetry
 from .users import Users, allow_traversal
@@ -128,6 +128,10 @@ class NodeAgentService:
             incarnation = new_incarnation(storage, machine_id=node.machine_id)
         else:
             incarnation = new_incarnation(storage, machine_id=member.machine_id, boot_id=member.boot_id or "unknown")
+        criu = find_criu(settings.criu) if settings.durable and member is None else None
+        if criu is not None:
+            with suppress(OSError):  # before a job could; what is wrong with it, the first snapshot says
+                (checkpoints / SNAPSHOTS).mkdir(mode=0o700)
         credentials = self._credentials(node)
         published = PublishedDevices(settings.kubernetes, node.name)
         parts = NodeParts(
@@ -159,7 +163,7 @@ class NodeAgentService:
             device_poll_s=settings.device_poll_s,
             kubernetes=self._kubernetes_node(node, member, published),
             is_on_node=member is None,
-            criu=find_criu(settings.criu) if settings.durable and member is None else None,
+            criu=criu,
         )
 
     def _kubernetes_node(

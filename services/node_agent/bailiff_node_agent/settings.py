@@ -16,6 +16,8 @@ from .runtime.registry import MODULES
 from .users import RunAs
 
 GIB = 1 << 30
+SNAPSHOTS = ".bailiff-snapshots"
+"""Folder of the snapshots of all jobs, beside their checkpoint directories: names of jobs begin with a letter or a digit."""
 ADDRESS = r"^[A-Za-z0-9._:%\[\]-]{1,253}:[0-9]{1,5}$"
 
 
@@ -148,4 +150,6 @@ class NodeAgentSettings(ServiceSettings):
             Path(settings_file) if settings_file else None,
             *keys,
         )
-        return (self.state_dir, *self.hidden_from_jobs, *(path for path in named if path is not None))
+        shared = self.shared_checkpoints
+        snapshots = [] if shared is None else [shared / each.pool / SNAPSHOTS for each in self.nodes]
+        return (self.state_dir, *snapshots, *self.hidden_from_jobs, *(path for path in named if path is not None))

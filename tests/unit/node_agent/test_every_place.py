@@ -28,8 +28,10 @@ from bailiff_node_agent.log_rotation import rotate
 from bailiff_node_agent.log_shipper import _read
 from bailiff_node_agent.runtime import TaskKey
 from bailiff_node_agent.runtime.control_dir import JournalReader
+from bailiff_node_agent.runtime.criu_requests import reason
 from bailiff_node_agent.runtime.job_files import Unfinished
 from bailiff_node_agent.runtime.kubernetes.volumes import PodVolumes
+from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG
 from bailiff_node_agent.runtime.supervisor.notice import withdraw_notice, write_notice
 from bailiff_node_agent.runtime.supervisor.socket_server import ControlDir, SocketServer
 from bailiff_node_agent.runtime.supervisor.steps import read_steps, write_step
@@ -86,10 +88,11 @@ def _checkpoints(folder: Path) -> None:
 
 def _snapshots(folder: Path) -> None:
     for call in (
-        lambda: verified(folder / "ck", 1, 0, "0" * 64),
-        lambda: discard_image(folder / "ck", 1, 0, "0" * 64),
-        lambda: remove_images(folder / "ck", 0, lambda *_: True),
-        lambda: make_image(folder / "ck", 1, 0),
+        lambda: verified(folder / "snapshots/job", 1, 0, "0" * 64),
+        lambda: discard_image(folder / "snapshots/job", 1, 0, "0" * 64),
+        lambda: remove_images(folder / "snapshots/job", 0, lambda *_: True),
+        lambda: make_image(folder / "snapshots/job", 1, 0),
+        lambda: reason(folder / "snapshots/job/attempt-0001/snapshot.rank-0000" / DUMP_LOG),
     ):
         with suppress(OSError, BadImage):
             call()
@@ -128,9 +131,14 @@ PLACES = {
     "an attempt's checkpoints": Place("the checkpoint directory", "ck/attempt-0001", _checkpoints),
     "a checkpoint": Place("the checkpoint directory", "ck/attempt-0001/step-00000001", _checkpoints),
     "a manifest": Place("the checkpoint directory", "ck/attempt-0001/step-00000001/manifest.json", _checkpoints),
-    "snapshots of an attempt": Place("`snapshot.rank-NNNN`", "ck/attempt-0001", _snapshots),
-    "a snapshot": Place("`snapshot.rank-NNNN`", "ck/attempt-0001/snapshot.rank-0000", _snapshots),
-    "a snapshot's manifest": Place("`snapshot.rank-NNNN`", "ck/attempt-0001/snapshot.rank-0000/manifest.json", _snapshots),
+    "snapshots": Place("`.bailiff-snapshots`", "snapshots", _snapshots),
+    "snapshots of a job": Place("`.bailiff-snapshots`", "snapshots/job", _snapshots),
+    "snapshots of an attempt": Place("`.bailiff-snapshots`", "snapshots/job/attempt-0001", _snapshots),
+    "a snapshot": Place("`.bailiff-snapshots`", "snapshots/job/attempt-0001/snapshot.rank-0000", _snapshots),
+    "a snapshot's manifest": Place(
+        "`.bailiff-snapshots`", "snapshots/job/attempt-0001/snapshot.rank-0000/manifest.json", _snapshots
+    ),
+    "a snapshot's log": Place("`.bailiff-snapshots`", f"snapshots/job/attempt-0001/snapshot.rank-0000/{DUMP_LOG}", _snapshots),
     "identity": Place("`.bailiff-checkpoints`", f"shared/{IDENTITY_FILE}", lambda f: shared_identity(f / "shared")),
     "log": Place("the task's log", "logs/a.log", lambda f: (rotate(f / "logs/a.log", 0), _read(f / "logs/a.log", 0))),
     "rotated log": Place(
@@ -273,6 +281,11 @@ def test_what_changes_while_it_is_read_leads_nowhere_else(tmp_path: Path, outsid
     finally:
         over.set()
         job.join()
+
+
+def test_what_criu_says_of_a_file_s_name_is_read_once(tmp_path: Path, limited: None) -> None:
+    (tmp_path / DUMP_LOG).write_text("Error (" * 300_000)
+    assert reason(tmp_path / DUMP_LOG) == "CRIU failed without a reason"
 
 
 @pytest.mark.parametrize("name", [b"n" * 255, "🦀".encode() * 63 + b"abc", b"\xff" * 255])

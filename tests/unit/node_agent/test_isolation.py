@@ -12,12 +12,13 @@ import pytest
 from structlog.testing import capture_logs
 from tests.kits.waiting import PATIENCE_S, until
 
+from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
 from bailiff_node_agent.runtime.plugin import NodeParts
 from bailiff_node_agent.runtime.process import PLUGIN, ProcessRuntime, exposure, why_not_isolated
 from bailiff_node_agent.runtime.supervisor import isolation
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
-from bailiff_node_agent.settings import NodeAgentSettings
+from bailiff_node_agent.settings import SNAPSHOTS, NodeAgentSettings, NodeDeclaration
 
 pytestmark = pytest.mark.skipif(why_not_isolated() is not None, reason=f"this machine permits no isolation: {why_not_isolated()}")
 
@@ -179,6 +180,14 @@ def test_an_agent_knows_what_jobs_of_its_own_user_reach(
     assert ("not isolated" in found) == (as_agent and not isolate)
     assert ("run as root" in found) == (as_agent and uid == 0)
     assert [line["reason"] for line in logged] == ([found] if found else []), "its log says so at its start"
+
+
+def test_snapshots_on_a_shared_disk_are_hidden_too(tmp_path: Path) -> None:
+    """They hold the memory of other people's jobs; checkpoints there are not hidden."""
+    nodes = (NodeDeclaration(name="n1", pool="pool-a", gpus="0"),)
+    settings = NodeAgentSettings.model_construct(kafka=KafkaSettings(), nodes=nodes, shared_checkpoints=tmp_path)
+    assert tmp_path / "pool-a" / SNAPSHOTS in settings.hidden
+    assert not any((tmp_path / "pool-a/train").is_relative_to(path) for path in settings.hidden)
 
 
 @pytest.mark.parametrize(("folder", "told"), [("/home", True), ("/proc/sys/fs/binfmt_misc", False)])

@@ -1,6 +1,7 @@
 """Where a node stores the snapshot of a task."""
 
 import os
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -8,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from bailiff_node_agent.runtime.supervisor import safe_open
+from bailiff_node_agent.settings import SNAPSHOTS
 from bailiff_node_agent.snapshots import images
+
+SOMEBODY = 54_321
 
 
 @pytest.mark.parametrize("times", [1, images.TRIES - 1])
@@ -28,19 +32,37 @@ def test_a_folder_that_somebody_takes_away_each_time_is_an_error(tmp_path: Path,
         images.make_image(tmp_path / "checkpoints", 0, 1)
 
 
-def test_a_manifest_that_somebody_else_has_put_there_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job may make many folders beside its snapshot, with large manifests."""
-    folder, reads = tmp_path / "checkpoints", list[object]()
-    made = images.make_image(folder, 0, 1)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_its_job_moves_no_snapshot_away(tmp_path: Path) -> None:
+    """What the agent does not find again it would never remove."""
+    snapshots, own = tmp_path / SNAPSHOTS, tmp_path / "train"
+    made = images.make_image(snapshots / "train", 0, 1)
     sha256, _ = images.sealed(made, {"runtime": {}})
-    read = safe_open.read
-    monkeypatch.setattr(images.safe_open, "read", lambda *given: reads.append(given) or read(*given))
-    monkeypatch.setattr(images.os, "geteuid", lambda: folder.stat().st_uid + 1)
-    images.discard_image(folder, 0, 1, sha256)
-    assert ((folder / made.name).exists(), reads) == (True, [])
-    monkeypatch.undo()
-    images.discard_image(folder, 0, 1, sha256)
-    assert not (folder / made.name).exists()
+    own.mkdir()
+    for each in (own, *tmp_path.parents[:-2], tmp_path):
+        each.chmod(0o711)
+    os.chown(own, SOMEBODY, SOMEBODY)
+    path = snapshots / "train" / made.name
+    for moved in (path, path.parent, snapshots / "train", snapshots):
+        for place in (own / "kept", moved.with_name("kept")):
+            command = ["mv", "-T", str(moved), str(place)]
+            assert subprocess.run(command, user=SOMEBODY, group=SOMEBODY, extra_groups=(), capture_output=True).returncode  # noqa: PLW1510
+    images.discard_image(snapshots / "train", 0, 1, sha256)
+    assert [*snapshots.iterdir()] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's folder")
+@pytest.mark.parametrize("which", [SNAPSHOTS, f"{SNAPSHOTS}/train", f"{SNAPSHOTS}/train/attempt-0000"])
+@pytest.mark.parametrize("how", ["made", "opened"])
+def test_a_folder_that_somebody_else_has_made_or_opened_gets_no_snapshot(tmp_path: Path, which: str, how: str) -> None:
+    """Where the disk is shared, users may make folders there."""
+    (tmp_path / which).mkdir(parents=True)
+    if how == "made":
+        os.chown(tmp_path / which, SOMEBODY, SOMEBODY)
+    else:
+        (tmp_path / which).chmod(0o777)
+    with pytest.raises(PermissionError, match="was made or opened by somebody else"):
+        images.make_image(tmp_path / SNAPSHOTS / "train", 0, 1)
 
 
 def taken_away(open_folder: Callable[..., int], times: int) -> Callable[..., int]:

@@ -17,19 +17,20 @@ from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG, KILLED, RESTORE
 from bailiff_node_agent.runtime.supervisor.host import boot_id
 
 from .gangs import TOLD, stopped_before
+from .job_files import reading
 from .port import Dumped, Image, Restored
 from .supervisor import safe_open
 from .task_record import read_json
 
 POLL_S = 0.02
 PROBE = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); from supervisor.criu_probe import main; main()"
-MAX_LOG_BYTES = 64 << 20
+MAX_LOG_BYTES = 4 << 20
 OLDEST = (4, 0)
 VERSION = re.compile(r"^Version: (\d{1,4})\.(\d{1,4})(\S{0,40})", re.MULTILINE)
 WITHIN_S = 10.0
 RESTORED_WITHIN_S, SLOWEST_BYTES_PER_S = 60, 16 << 20
 """How long a restore may take: so long, and as long as its bytes take at this rate."""
-ERROR = re.compile(r"Error \([^)]*\): (.+)")
+ERROR = re.compile(r"Error \([^()\n]*\): (.+)")
 HARMLESS = ("rlimit:", "Can't setup RLIMIT", "Dumping FAILED", "Restoring FAILED")
 REASONS = (
     (r"TCP connection|[Cc]onnected TCP|In-flight connection", "it has an open TCP connection"),
@@ -100,7 +101,7 @@ async def dumped(task: Path, control: Path, image: Image, asked: dict[str, Any],
         return Dumped(answer["us"], facts=facts)
     if answer["code"] > KILLED:
         return Dumped(answer["us"], "the program that saved it was killed", is_whole=False)
-    return Dumped(answer["us"], answer["why"] or reason(image.folder / image.name / DUMP_LOG))
+    return Dumped(answer["us"], answer["why"] or await reading(reason, image.folder / image.name / DUMP_LOG))
 
 
 async def restored(task: Path) -> Restored | None:
@@ -112,7 +113,7 @@ async def restored(task: Path) -> Restored | None:
         if _has_ended(task):
             return None
         await asyncio.sleep(POLL_S)
-    why_not = answer["why"] or reason(task / RESTORE_LOG) if answer["code"] else ""
+    why_not = answer["why"] or await reading(reason, task / RESTORE_LOG) if answer["code"] else ""
     told = read_json(task / TOLD)
     waits = bool(about.get("waits")) and not why_not
     return Restored(answer["us"], why_not, about, waits=waits and told is None, anew=waits and bool((told or {}).get("anew")))

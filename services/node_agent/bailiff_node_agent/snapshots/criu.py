@@ -34,21 +34,21 @@ class Offer:
     cpu: str = ""
 
 
-def probe(criu: Criu, checkpoints: Path, work: Path) -> Offer:
+def probe(criu: Criu, snapshots: Path, work: Path) -> Offer:
     """Save and restore a program of two sizes, once in this process. Call it off the event loop: it takes seconds.
 
-    checkpoints: where snapshots will be. work: a folder of the agent.
+    snapshots: their folder. work: a folder of the agent.
     """
     with _probing:
         if criu not in _offers:
-            _offers[criu] = _probe(criu, checkpoints, work)
+            _offers[criu] = _probe(criu, snapshots, work)
         return _offers[criu]
 
 
-def _probe(criu: Criu, checkpoints: Path, work: Path) -> Offer:
+def _probe(criu: Criu, snapshots: Path, work: Path) -> Offer:
     if criu.why_not:
         return Offer(criu.version, criu.why_not, cpu=cpu_features())
-    own = checkpoints / f".bailiff-{hashlib.sha256(f'{os.uname().nodename} {work}'.encode()).hexdigest()[:16]}"
+    own = snapshots / f".{hashlib.sha256(f'{os.uname().nodename} {work}'.encode()).hexdigest()[:16]}"
     try:
         began, took = 0, 0
         for size in (0, HELD_BYTES):

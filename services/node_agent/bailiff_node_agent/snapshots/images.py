@@ -1,11 +1,12 @@
-"""The folder of one snapshot: `attempt-NNNN/snapshot.rank-NNNN` in the job's checkpoint folder; `….ORDER` of a task that goes on.
+"""The folder of one snapshot: `JOB/attempt-NNNN/snapshot.rank-NNNN` in that of all snapshots; `….ORDER` of a task that goes on.
 
-It holds the task's memory, so only the agent's user can enter it. The folders above are the job's user's, who may move them
-or put others in their place: each is opened below the one before it, through no link, and what is restored is what the record
-has the digest of. `manifest.json` names every file with its size and the SHA-256 of its parts; it is written last, once all of
-them are on disk.
+It holds the task's memory, and is the agent's, as are the folders above it: what a job could move out of the agent's sight would
+stay for ever, beyond its user's quota. Where the disk is shared, others may have been there first: folders of somebody else are
+refused, no link is followed, and what is restored is what the record has the digest of. `manifest.json` names every file with
+its size and the SHA-256 of its parts; it is written last, once all of them are on disk.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -54,19 +55,12 @@ def make_image(folder: Path, attempt: int, rank: int, order: int | None = None) 
 
 
 def _made(folder: Path, attempt: int, rank: int, order: int | None) -> Image:
-    folder.mkdir(mode=0o700, exist_ok=True)
     outer, inner = image_name(attempt, rank, order).split("/")
-    top = safe_open.open_folder(str(folder))
-    try:
-        owner = os.fstat(top)
+    for each in (folder.parent, folder, folder / outer):
         with suppress(FileExistsError):
-            os.mkdir(outer, 0o700, dir_fd=top)
-        middle = safe_open.open_folder(outer, top)
-        if not os.listdir(middle):  # noqa: PTH208 - a handle; otherwise it is the job's already, or something else was put in its place
-            os.fchown(middle, owner.st_uid, owner.st_gid)
-    finally:
-        os.close(top)
-    try:
+            each.mkdir(mode=0o700)
+        os.close(_own_folder(each))
+    with _opened(folder, outer) as middle:
         for name in _of_rank(middle, rank):
             if name == inner or (order is not None and not _is_sealed(middle, name)):
                 _remove_below(middle, name)
@@ -76,8 +70,6 @@ def _made(folder: Path, attempt: int, rank: int, order: int | None) -> Image:
             return Image(folder, f"{outer}/{inner}", _own(os.fstat(handle)))
         finally:
             os.close(handle)
-    finally:
-        os.close(middle)
 
 
 def image_bytes(image: Image) -> int:
@@ -144,48 +136,29 @@ def verified(folder: Path, attempt: int, rank: int, sha256: str) -> tuple[Image,
 
 def discard_image(folder: Path, attempt: int, rank: int, sha256: str) -> None:
     """Remove the snapshot with a manifest of this digest; what is there in its place, or nothing, stays. Raises `OSError`."""
-    try:
+    with suppress(FileNotFoundError):
         name = _found(folder, attempt, rank, sha256)
-        top = safe_open.open_folder(str(folder))
-    except FileNotFoundError:
-        return
-    try:
         if name is not None:
-            _remove(top, *name.split("/"))
-    finally:
-        os.close(top)
+            _remove(folder, *name.split("/"))
 
 
 def discard_unsealed(image: Image) -> None:
     """Remove what was saved of a task in vain. Raises `OSError`."""
-    top = safe_open.open_folder(str(image.folder))
-    try:
-        _remove(top, *image.name.split("/"))
-    finally:
-        os.close(top)
+    _remove(image.folder, *image.name.split("/"))
 
 
 def remove_images(folder: Path, rank: int, which: Callable[[int, bool], bool]) -> None:
     """Remove the snapshots of this rank, by their attempt and whether the task went on. Raises `OSError`."""
-    try:
-        top = safe_open.open_folder(str(folder))
-    except FileNotFoundError:
-        return
-    try:
+    with suppress(FileNotFoundError), _opened(folder, ".") as top:
         with os.scandir(top) as entries:
             attempts = [entry.name for entry in islice(entries, MAX_ENTRIES) if ATTEMPT.fullmatch(entry.name)]
         for outer in attempts:
             attempt = int(outer.partition("-")[2])
-            with suppress(NotADirectoryError, FileNotFoundError):
-                middle = safe_open.open_folder(outer, top)
-                try:
+            with suppress(FileNotFoundError):
+                with _opened(folder, outer) as middle:
                     names = [name for name in _of_rank(middle, rank) if which(attempt, name.count(".") > 1)]
-                finally:
-                    os.close(middle)
                 if names:
-                    _remove(top, outer, *names)
-    finally:
-        os.close(top)
+                    _remove(folder, outer, *names)
 
 
 def _of_rank(middle: int, rank: int) -> list[str]:
@@ -202,12 +175,7 @@ def _found(folder: Path, attempt: int, rank: int, sha256: str) -> str | None:
     with _opened(folder, outer) as middle:
         for name in _of_rank(middle, rank):
             with suppress(FileNotFoundError, NotADirectoryError):
-                handle = safe_open.open_folder(name, middle)
-                try:
-                    is_own = os.fstat(handle).st_uid == os.geteuid()  # of those of the job's user there may be many, and large
-                    content = safe_open.read(handle, MANIFEST, MAX_MANIFEST_BYTES) if is_own else b""
-                finally:
-                    os.close(handle)
+                content = safe_open.read(middle, f"{name}/{MANIFEST}", MAX_MANIFEST_BYTES)
                 if hashlib.sha256(content).hexdigest() == sha256:
                     return f"{outer}/{name}"
     return None
@@ -220,32 +188,35 @@ def _is_sealed(middle: int, name: str) -> bool:
         return False
 
 
-def _remove(top: int, outer: str, *names: str) -> None:
-    middle = safe_open.open_folder(outer, top)
-    try:
+def _remove(folder: Path, outer: str, *names: str) -> None:
+    with _opened(folder, outer) as middle:
         for name in names:
             _remove_below(middle, name)
-    finally:
-        os.close(middle)
-    with suppress(OSError):  # the job has checkpoints there
-        os.rmdir(outer, dir_fd=top)
+    with suppress(OSError):  # there are others
+        (folder / outer).rmdir()
+        folder.rmdir()
 
 
 def _remove_below(middle: int, inner: str) -> None:
     """Remove the image, and what keeps its connections silent until it is restored."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        handle = safe_open.open_folder(inner, middle)
-        try:
-            if os.fstat(handle).st_uid == os.geteuid():  # otherwise the job's user has put it there
-                unlock_saved(safe_open.read(handle, INVENTORY, MAX_MANIFEST_BYTES))
-        finally:
-            os.close(handle)
+        unlock_saved(safe_open.read(middle, f"{inner}/{INVENTORY}", MAX_MANIFEST_BYTES))
     remove_below(middle, inner)
+
+
+def _own_folder(folder: Path) -> int:
+    """A handle of a folder in which nobody but the agent changes anything. Raises `OSError`."""
+    handle = safe_open.open_folder(str(folder))
+    status = os.fstat(handle)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        os.close(handle)
+        raise OSError(errno.EPERM, f"{folder} was made or opened by somebody else")
+    return handle
 
 
 @contextmanager
 def _opened(folder: Path, name: str) -> Iterator[int]:
-    outer = safe_open.open_folder(str(folder))
+    outer = _own_folder(folder)
     try:
         handle = safe_open.open_folder(name, outer)
     finally:

@@ -122,7 +122,7 @@ class Saver:
                     raise NotSaved("it ends")
                 if not runtime.capabilities.saves:
                     raise NotSaved("this node has no program that saves tasks")
-                image = await self.context.images.make(self.context.checkpoints_of(task.key.job), task.key, order)
+                image = await self.context.images.make(self.context.snapshots_folder / task.key.job, task.key, order)
                 dumped = await self._dumped_running(runtime, task, image, order, reach, together=together)
                 reach("dumped", bytes=await self.context.images.size(image))
             digest, size = await self._sealed(image, dumped)
@@ -195,7 +195,7 @@ class Saver:
         if known is not None:
             return Image(Path(known["folder"]), known["name"], tuple(known["identity"]))
         try:
-            image = await self.context.images.make(self.context.checkpoints_of(task.key.job), task.key)
+            image = await self.context.images.make(self.context.snapshots_folder / task.key.job, task.key)
         except OSError as problem:
             raise NotSaved(_words(problem)) from None
         now = self.context.evictions.get(str(task.key))
@@ -234,7 +234,7 @@ async def remove_older(context: AgentContext, task: LocalTask) -> None:
     earlier = stored or has_ended
     try:
         await context.images.remove(
-            context.checkpoints_of(task.key.job),
+            context.snapshots_folder / task.key.job,
             int(task.key.task),
             lambda attempt, went_on: earlier if attempt != this else has_ended and not stored if went_on else not stored,
         )

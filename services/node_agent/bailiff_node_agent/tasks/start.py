@@ -256,7 +256,7 @@ class TaskStarter:
         """The snapshot, if it is the one on record and can be restored here. Raises `BadImage`."""
         if not launch.saves or snapshot.driver != DRIVER:
             raise BadImage("this node has no program that restores it")
-        folder, task = self.context.checkpoints_of(launch.key.job), int(launch.key.task)
+        folder, task = self.context.snapshots_folder / launch.key.job, int(launch.key.task)
         image, manifest, took = await self.context.images.verify(folder, snapshot.attempt, task, snapshot.sha256)
         if manifest["cpu"] != self.context.cpu_features:
             raise BadImage("this node's CPU has other features than the one on which it was saved")
