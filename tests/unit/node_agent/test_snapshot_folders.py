@@ -46,7 +46,7 @@ def test_its_job_moves_no_snapshot_away(tmp_path: Path) -> None:
     for moved in (path, path.parent, snapshots / "train", snapshots):
         for place in (own / "kept", moved.with_name("kept")):
             command = ["mv", "-T", str(moved), str(place)]
-            assert subprocess.run(command, user=SOMEBODY, group=SOMEBODY, extra_groups=(), capture_output=True).returncode  # noqa: PLW1510
+            assert subprocess.run(command, user=SOMEBODY, group=SOMEBODY, extra_groups=(), capture_output=True).returncode
     images.discard_image(snapshots / "train", 0, 1, sha256)
     assert [*snapshots.iterdir()] == []
 
