@@ -410,6 +410,11 @@ class Story:
         """The agents report that the job's tasks (or this one) run."""
         return self.cycle(*(facts.TaskStarted(**self.at(job, n)) for n in self._tasks(job, task, ["starting"])), after=after)
 
+    def refuse(self, job: str, reason: str = "no such user") -> list[Decision]:
+        """Every task that is to start is refused by its node."""
+        starting = self._tasks(job, None, ["starting"])
+        return self.cycle(*(facts.TaskStartRefused(**self.at(job, n), reason=reason) for n in starting))
+
     def exits(self, job: str, code: int = 0, task: int | None = None, after: int = 0) -> list[Decision]:
         """The job's tasks exit with this code; their resources are not released yet."""
         gone = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in self._tasks(job, task, ["starting", "running"])]
@@ -448,6 +453,11 @@ class Story:
     def propose(self, at: int | None = None, proposals: Sequence[Proposal] | None = None, after: int = 0) -> list[Decision]:
         """Victim selection sends a proposal; arguments as in `proposal`."""
         return self.cycle(self.proposal(at, proposals), after=after)
+
+    def propose_all(self) -> None:
+        """Victim selection answers until no selection is open."""
+        while self.state.selection is not None:
+            self.propose()
 
     def begin(self, job: str, after: int = 0) -> list[Decision]:
         """The executor starts the eviction."""
@@ -499,6 +509,10 @@ class Story:
         self.time = until
         self.last_decisions = last_decisions
         return last_decisions
+
+    def back_off(self, job: str) -> list[Decision]:
+        """Wait until the job may start again."""
+        return self.wait(max(0, self.job(job).not_before - self.time))
 
     # --- expectations
 

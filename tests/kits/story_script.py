@@ -23,6 +23,8 @@ A command is a method of `Story` (tests/kits/log_builder.py) with its arguments 
     joins n1 8xH100-80GB/nvlink4  a node with the GPUs of a simulated machine; `joins n1 2xH100-80GB boot=3`
     enforce a: limit 4            another policy, enforced: of a project, or `enforce {…}`; likewise `policy`, without enforcement
     compute, deliver              a proposal that is computed now and arrives later; `propose nothing`, `propose first`: a part
+    propose all                   until no selection is open
+    as eve                        sends the requests from here on, and whoever submits owns the job; `as nobody`
 
     => Kind a field=value         decided in the last cycle (`field~text`: it contains that); `=> only Kind Kind`, `=> nothing`
     decided Kind: a b             all decisions of this kind so far, by job
@@ -66,6 +68,7 @@ NODE: list[notation.Phrase] = [
 ]
 FIELD: notation.Phrase = (r"([a-z_]+) ([-A-Za-z0-9]+)", lambda match, fields: fields.__setitem__(match[1], value(match[2])))
 SAME = {"gpu_devices": "gpu_devices", "mig": "mig_profile", "order": "order"}
+CHECKED: set[str] = set()  # logs after which the invariants were checked already, of stories that begin alike
 OF_GROUP = {"gpus": ("gpu_milli", 1000), "cpus": ("cpu_milli", 1000), "fraction": ("gpu_share_milli", 1000)}
 
 
@@ -74,13 +77,21 @@ def stories(text: str) -> Callable[[str], None]:
     told = _parsed(text)
     macros = {title.removeprefix("given "): body for title, body in told.items() if title.startswith("given ")}
     titles = [title for title in told if not title.startswith("given ")]
-    checked: set[str] = set()
 
     @pytest.mark.parametrize("sentence", titles)
     def test(sentence: str) -> None:
-        Script(macros, checked).play(told[sentence])
+        Script(macros).play(told[sentence])
 
     return test
+
+
+def play(*commands: str, given: str = "", story: Story | None = None) -> Story:
+    """The story that these commands tell. given: beginnings, as in `stories`. story: the one to go on with."""
+    script = Script({title.removeprefix("given "): body for title, body in _parsed(given).items()})
+    script.story = story
+    script.play([each.strip() for command in commands for each in command.split(";") if each.strip()])
+    assert script.story is not None
+    return script.story
 
 
 def _parsed(text: str) -> dict[str, list[str]]:
@@ -107,9 +118,8 @@ def value(text: str) -> Any:
 class Script:
     """A story that commands tell."""
 
-    def __init__(self, macros: dict[str, list[str]], checked: set[str]) -> None:
-        """checked: logs after which the invariants were checked already, of stories that begin as this one."""
-        self.macros, self.checked = macros, checked
+    def __init__(self, macros: dict[str, list[str]]) -> None:
+        self.macros = macros
         self.story: Story | None = None
 
     def play(self, commands: list[str]) -> None:
@@ -131,7 +141,7 @@ class Script:
             return
         if self.story is None:
             rules = policy(**yaml.safe_load(rest)) if verb == "rules" else policy()
-            self.story = Story(rules, check=check_pool, checked=self.checked)
+            self.story = Story(rules, check=check_pool, checked=CHECKED)
             if verb == "rules":
                 return
         if verb == "=>":
@@ -187,7 +197,11 @@ class Script:
                 of_group["gpu_share_milli"] = of_group.pop("gpu_milli")
             groups.append(TaskGroup.model_validate(of_group))
             of_job |= fields
-        return story.submitted(name.strip(), *groups, cls=of_job.pop("class", None), **of_job)
+        fact = story.submitted(name.strip(), *groups, cls=of_job.pop("class", None), **of_job)
+        return fact.model_copy(update={"user": story.actor, "user_verified": True}) if story.actor else fact
+
+    def _as(self, story: Story, who: str) -> None:
+        story.actor = "" if who == "nobody" else who
 
     def _tick(self, story: Story, _: str) -> None:
         story.cycle(facts.ClockAdvanced())
@@ -249,6 +263,9 @@ class Script:
         story.cycle(self.computed)
 
     def _propose(self, story: Story, rest: str) -> None:
+        if rest == "all":
+            story.propose_all()
+            return
         story.propose(proposals={"": None, "nothing": [], "first": story.proposal().proposals[:1]}[rest])
 
     # --- what came of it

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.kits.examples import one_in
 from tests.kits.log_builder import Story
-from tests.kits.story_script import Script, stories
+from tests.kits.story_script import play, stories
 
 from bailiff_core.records import facts
 
@@ -69,16 +69,6 @@ def expected(moment: str, end: str) -> str:
     if end == "85":
         return "yielded" if moment == "running" else "preempted"
     return "lost" if end in UNKNOWN or end == "1 on a broken device" else "failed"
-
-
-CHECKED: set[str] = set()
-
-
-def play(*commands: str) -> Story:
-    script = Script({}, CHECKED)
-    script.play([each.strip() for command in commands for each in command.split(";") if each.strip()])
-    assert script.story is not None
-    return script.story
 
 
 def end_of(story: Story) -> tuple[str, str]:
