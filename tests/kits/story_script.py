@@ -32,6 +32,8 @@ A command is a method of `Story` (tests/kits/log_builder.py) with its arguments 
     a.tasks.0.step = 3            any value of a job, a node (`n1.drain = none`) or the state (`queue = a b`)
     a.running = 0 1               indices of its tasks in this state; `a.members`: all of them; `a.gpus`: the ids of its GPUs
     wake = now + 5s               when something is due; `!=` for anything else
+    says a Why is: "text" "text"  each is in a sentence of its explanation, below the question that begins so; `says a: "text"`
+                                  below any; a line that begins with a text goes on with these; `omits`: they are nowhere there
 
 A field may be a path (`placement.0.devices=0-3`), or one of all entries (`victims.*.job="a b"`). Behind `#` is a remark.
 """
@@ -47,6 +49,7 @@ import yaml
 from tests.kits import mig, notation
 from tests.kits.claims import complete
 from tests.kits.core_invariants import check_pool
+from tests.kits.explained import explained
 from tests.kits.log_builder import DAY, GIB, HOUR, MINUTE, MS, SECOND, Story, policy
 
 from bailiff_core.decision_cycle import wake_at
@@ -68,6 +71,7 @@ NODE: list[notation.Phrase] = [
 ]
 FIELD: notation.Phrase = (r"([a-z_]+) ([-A-Za-z0-9]+)", lambda match, fields: fields.__setitem__(match[1], value(match[2])))
 SAME = {"gpu_devices": "gpu_devices", "mig": "mig_profile", "order": "order"}
+SEPARATOR = re.compile(r';(?=(?:[^"]*"[^"]*")*[^"]*$)')  # outside of texts
 CHECKED: set[str] = set()  # logs after which the invariants were checked already, of stories that begin alike
 OF_GROUP = {"gpus": ("gpu_milli", 1000), "cpus": ("cpu_milli", 1000), "fraction": ("gpu_share_milli", 1000)}
 
@@ -89,7 +93,7 @@ def play(*commands: str, given: str = "", story: Story | None = None) -> Story:
     """The story that these commands tell. given: beginnings, as in `stories`. story: the one to go on with."""
     script = Script({title.removeprefix("given "): body for title, body in _parsed(given).items()})
     script.story = story
-    script.play([each.strip() for command in commands for each in command.split(";") if each.strip()])
+    script.play([each.strip() for command in commands for each in SEPARATOR.split(command) if each.strip()])
     assert script.story is not None
     return script.story
 
@@ -102,7 +106,10 @@ def _parsed(text: str) -> dict[str, list[str]]:
             assert line not in told, f"there are two stories {line!r}"
             told[line] = []
         else:
-            told[list(told)[-1]] += [command.strip() for command in line.split(";") if command.strip()]
+            commands = [command.strip() for command in SEPARATOR.split(line) if command.strip()]
+            if commands and commands[0].startswith('"'):
+                told[list(told)[-1]][-1] += f" {commands.pop(0)}"
+            told[list(told)[-1]] += commands
     return told
 
 
@@ -284,6 +291,24 @@ class Script:
                 return
         listing = "\n  ".join(map(repr, self.story.last_decisions)) or "nothing"
         raise AssertionError(f"expected {rest}; decided:\n  {listing}")
+
+    def _says(self, story: Story, rest: str) -> None:
+        texts, parts = self._told(story, rest)
+        for part in parts:
+            assert any(part in text for text in texts), f"{part!r} is not in {texts}"
+
+    def _omits(self, story: Story, rest: str) -> None:
+        texts, parts = self._told(story, rest)
+        for part in parts:
+            assert not any(part in text for text in texts), f"{part!r} is in {texts}"
+
+    def _told(self, story: Story, rest: str) -> tuple[list[str], list[str]]:
+        about, parts = re.split(r":(?= |$)", rest, maxsplit=1)
+        job, _, question = about.partition(" ")
+        told = {key: texts for key, texts in explained(story, job).items() if key.startswith(question)}
+        assert told, f"there is no {question!r}"
+        assert len(told) == 1 or not question, f"{question!r} are {[*told]}"
+        return [text for key, texts in told.items() for text in (*texts, *([] if question else [key]))], shlex.split(parts)
 
     def _decided(self, story: Story, rest: str) -> None:
         kind, _, jobs = rest.partition(":")

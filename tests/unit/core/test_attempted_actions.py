@@ -1,9 +1,10 @@
 """When every action fails, the record lists for each one the excluded candidates and the rule, within 64 KiB."""
 
 import pytest
+from tests.kits.explained import sentences
 from tests.kits.log_builder import MINUTE, Story, folded, policy
 
-from bailiff_core.explain import explain_job, explain_record, missing_text
+from bailiff_core.explain import explain_record, missing_text
 from bailiff_core.explain.candidate_report import candidates
 from bailiff_core.model.proposal import Explanation, Proposal
 from bailiff_core.model.state import OpenRequest
@@ -58,8 +59,7 @@ def test_the_sentences_name_the_action(story: Story) -> None:
 
 
 def test_the_explanation_of_the_job_is_the_same(story: Story) -> None:
-    texts = [s.text for section in explain_job(story.state, story.job("asks"), story.records) for s in section.sentences]
-    assert any(text.startswith("Action reclaim found no victims: ") for text in texts)
+    assert any(text.startswith("Action reclaim found no victims: ") for text in sentences(story, "asks"))
 
 
 def test_the_full_list_is_made_for_every_action(story: Story) -> None:

@@ -4,6 +4,7 @@ import io
 
 import pytest
 from rich.console import Console
+from tests.kits.explained import explained
 from tests.kits.log_builder import HOUR, MINUTE, SECOND, policy
 
 from bailiff.doctor.checks import belief_checks
@@ -11,7 +12,6 @@ from bailiff.render.serializers.job_details import job_details
 from bailiff.render.serializers.jobs import job_rows
 from bailiff.tables.job_columns import jobs_text
 from bailiff.tables.jobs import job_block
-from bailiff_core.explain import explain_job
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.work_lost import lost_gpu_ms
 from bailiff_core.records import facts
@@ -142,13 +142,11 @@ def test_a_fast_drain_says_nothing_about_the_job(story):
 def test_explain_names_what_was_claimed_and_what_is_believed(story):
     ignores(story)
     starts(story)
-    sections = explain_job(story.state, story.job("job"), story.records)
-    (said,) = (each for each in sections if each.question == "What does it claim, and what is granted?")
-    claim, less = said.sentences
-    assert claim.text == "It claims grace 8m, and is granted 4m."
-    assert less.text.startswith("It is believed less, 1 time in a row:")
-    assert "its grace is 4m instead of 8m" in less.text
-    assert "at most 30m counts as work lost instead of 1h" in less.text
+    claim, less = explained(story, "job")["What does it claim, and what is granted?"]
+    assert claim == "It claims grace 8m, and is granted 4m."
+    assert less.startswith("It is believed less, 1 time in a row:")
+    assert "its grace is 4m instead of 8m" in less
+    assert "at most 30m counts as work lost instead of 1h" in less
 
 
 def shown(story):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from tests.kits.claims import EVERY_CLAIM, classes
+from tests.kits.explained import explained
 from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
 
-from bailiff_core.explain import explain_job
 from bailiff_core.lifecycle import stale_grace
 from bailiff_core.model.document import TEN_YEARS
 from bailiff_core.model.grace import grace_of
@@ -134,9 +134,7 @@ def test_explain_names_each_claim_and_what_of_it_is_granted(tell):
     said = {}
     for project in ("team", "other"):
         story.submit(project, gpus=1, tasks=2, project=project, **claims)
-        sections = explain_job(story.state, story.job(project), story.records)
-        (section,) = (each for each in sections if each.question == "What does it claim, and what is granted?")
-        said[project] = [each.text for each in section.sentences]
+        said[project] = explained(story, project)["What does it claim, and what is granted?"]
     assert len(said["team"]) == len(Claims.model_fields)
     assert said["team"] == [
         "It claims grace 1h, which is granted.",

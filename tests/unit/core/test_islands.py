@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from tests.kits.explained import sentences
 from tests.kits.log_builder import Story, policy
 from tests.kits.mig import devices, joins
 from tests.kits.story_script import stories
 
-from bailiff_core.explain import explain_job
 from bailiff_core.model.demand import TaskGroup
 
 test_islands_in_stories = stories("""
@@ -83,6 +83,4 @@ def test_explain_says_what_the_preference_came_to(story: Story, spec: str, gpus:
     joins(story, "n1", spec)
     story.runs("first", gpus=1)
     story.runs("gang", gpus=gpus, **PREFERS)
-    history = [record for record in story.records if getattr(record.data, "job", None) == "gang"]
-    sections = explain_job(story.state, story.job("gang"), history)
-    assert says in [sentence.text for section in sections for sentence in section.sentences]
+    assert says in sentences(story, "gang")

@@ -2,10 +2,10 @@
 
 import json
 
+from tests.kits.explained import sentences
 from tests.kits.log_builder import HOUR, MINUTE, SECOND, policy
 from tests.kits.story_script import stories
 
-from bailiff_core.explain import explain_job
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import PolicyApplied
 
@@ -61,12 +61,6 @@ def half_full(tell, cls: str = "train", **parts):
     return story
 
 
-def texts(story, job: str) -> str:
-    """The explanation of the job, as one text."""
-    found = explain_job(story.state, story.job(job), story.records)
-    return " ".join(sentence.text for section in found for sentence in section.sentences)
-
-
 def test_nothing_is_recorded_while_the_head_does_not_fit_without_backfilled_jobs(tell):
     story = half_full(tell, cls="patient")
     story.runs("small", gpus=2)
@@ -116,15 +110,15 @@ def test_explanations_name_the_policy_field(tell):
     story = half_full(tell)
     story.runs("small", gpus=3)
     story.submit("fixed", gpus=1, preemptible=False)
-    assert "It was backfilled" in texts(story, "small")
-    assert "(policy field backfill)" in texts(story, "small")
-    assert "policy field backfill: preemptible" in texts(story, "fixed")
+    assert "It was backfilled" in " ".join(sentences(story, "small"))
+    assert "(policy field backfill)" in " ".join(sentences(story, "small"))
+    assert "policy field backfill: preemptible" in " ".join(sentences(story, "fixed"))
     story.ends("old")
-    assert "1 backfilled job" in texts(story, "head")
-    assert "(policy field backfill): small" in texts(story, "head")
+    assert "1 backfilled job" in " ".join(sentences(story, "head"))
+    assert "(policy field backfill): small" in " ".join(sentences(story, "head"))
     story.propose()
-    assert "it was backfilled: it started while a job ahead of it in the queue was waiting" in texts(story, "small")
-    assert "(policy field backfill)" in texts(story, "head")
+    assert "it was backfilled: it started while a job ahead of it in the queue was waiting" in " ".join(sentences(story, "small"))
+    assert "(policy field backfill)" in " ".join(sentences(story, "head"))
 
 
 def test_a_policy_that_was_recorded_without_the_field_means_reserve(tell):
