@@ -20,7 +20,7 @@ from tests.kits.memory_bus import MemoryCluster
 
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Oldest, Reader, Receipt, Span, TopicMissing
+from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Receipt, Span, TopicMissing
 from bailiff_core.records import ChainHead, Record, Wire, encode, record_hash
 from bailiff_core.records.facts import ClockAdvanced, PoolCreated, WriterStarted
 from bailiff_log import reader as log_reader
@@ -37,6 +37,8 @@ class World(Protocol):
     """Topics of a test's own, and clients to them."""
 
     async def topic(self, partitions: int) -> str: ...
+
+    async def make_anew(self, topic: str, partitions: int) -> None: ...
 
     async def add_partitions(self, topic: str, total: int) -> None: ...
 
@@ -57,6 +59,10 @@ class MemoryWorld:
         name = f"contract-{_run}-{next(_numbers)}"
         self.cluster.add_partitions(name, partitions)
         return name
+
+    async def make_anew(self, topic: str, partitions: int) -> None:
+        self.cluster.delete_topic(topic)
+        self.cluster.add_partitions(topic, partitions)
 
     async def add_partitions(self, topic: str, total: int) -> None:
         self.cluster.add_partitions(topic, total)
@@ -81,11 +87,18 @@ class KafkaWorld:
 
     async def topic(self, partitions: int) -> str:
         name = f"contract-{_run}-{next(_numbers)}"
+        await self.create(name, partitions)
+        return name
+
+    async def create(self, name: str, partitions: int) -> None:
         settings = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(1024 * 1024)}
         answer = await self.admin.create_topics([NewTopic(name, partitions, 1, topic_configs=settings)])
         assert [code for _, code, _ in answer.topic_errors] == [0]
         await self.wait_for(name, partitions)
-        return name
+
+    async def make_anew(self, topic: str, partitions: int) -> None:
+        await self.admin.delete_topics([topic])
+        await self.create(topic, partitions)
 
     async def add_partitions(self, topic: str, total: int) -> None:
         await self.admin.create_partitions({topic: NewPartitions(total)})
@@ -326,14 +339,20 @@ async def test_a_position_outside_is_an_error_that_names_the_span(world: World, 
     assert [each.offset for each in await read(reader, 2)] == [2, 3]
 
 
-async def test_the_oldest_message_is_the_first_that_is_kept(world: World) -> None:
+async def test_a_topic_keeps_its_id_until_it_is_made_anew(world: World) -> None:
     topic, bus = await world.topic(2), await world.client()
-    sent = [await (await (await bus.producer()).send(topic, b"%d" % n, partition=1)) for n in range(3)]
-    assert await bus.oldest(topic) == {1: Oldest(0, sent[0].time)}
+
+    async def topic_id() -> str:
+        (found,) = {span.topic_id for span in (await bus.spans(topic)).values()}
+        return found
+
+    first = await topic_id()
+    await send(bus, topic, b"a", b"b", b"c", partition=1)
     await world.trim(topic, 1, 2)
-    assert await bus.oldest(topic) == {1: Oldest(2, sent[2].time)}
-    await world.trim(topic, 1, 3)
-    assert await bus.oldest(topic) == {}
+    await world.add_partitions(topic, 3)
+    assert await topic_id() == first
+    await world.make_anew(topic, 2)
+    assert await topic_id() != first
 
 
 async def test_the_end_is_a_position(world: World) -> None:

@@ -22,7 +22,6 @@ from bailiff_bus.port import (
     Headers,
     Message,
     OffsetOutOfRange,
-    Oldest,
     OutgoingMessage,
     Producer,
     Reader,
@@ -102,6 +101,7 @@ class MemoryCluster:
         self.session_timeout = session_timeout
         self.outage = False
         self._topics: dict[str, list[Partition]] = {}
+        self._created: dict[str, int] = {}
         self._groups: dict[tuple[str, str], _Group] = {}
 
     def client(self, name: str) -> "MemoryBus":
@@ -128,11 +128,21 @@ class MemoryCluster:
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Create the topic if it does not exist, and grow it to `total` partitions."""
-        partitions = self._topics.setdefault(topic, [])
+        if topic not in self._topics:
+            self._topics[topic], self._created[topic] = [], self._created.get(topic, 0) + 1
+        partitions = self._topics[topic]
         partitions += [Partition() for _ in range(total - len(partitions))]
         for (_, grouped), group in self._groups.items():
             if grouped == topic:
                 group.assign()
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete it with its messages."""
+        del self._topics[topic]
+
+    def topic_id(self, topic: str) -> str:
+        """Another one each time that the topic is created."""
+        return f"{topic}-{self._created[topic]}"
 
     def partitions(self, topic: str) -> list[Partition]:
         """The partitions of the topic. Raises `TopicMissing`."""
@@ -227,13 +237,8 @@ class MemoryBus:
     async def spans(self, topic: str) -> Mapping[int, Span]:
         """The offset range of each partition of the topic."""
         await self.reach()
-        return {number: Span(each.begin, each.end) for number, each in enumerate(self.cluster.partitions(topic))}
-
-    async def oldest(self, topic: str) -> Mapping[int, Oldest]:
-        """The oldest message of each partition that holds one."""
-        await self.reach()
-        first = {number: each.messages[0] for number, each in enumerate(self.cluster.partitions(topic)) if each.messages}
-        return {number: Oldest(message.offset, message.time) for number, message in first.items()}
+        partitions = self.cluster.partitions(topic)
+        return {number: Span(each.begin, each.end, self.cluster.topic_id(topic)) for number, each in enumerate(partitions)}
 
     async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
         """A reader of (topic, partition, offset) positions. wanted: it passes over all other messages."""

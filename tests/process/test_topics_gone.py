@@ -73,9 +73,9 @@ async def test_a_topic_deleted_under_load_is_waited_for_and_named(lone: System, 
         assert "Traceback" not in lone.log_of(service)
 
 
-@pytest.mark.parametrize("running", [False, True], ids=["while-admission-is-down", "while-it-reads"])
-async def test_a_topic_made_anew_and_filled_beyond_the_position_is_read_from_its_begin(lone: System, running: bool) -> None:
-    topic, name = topics.REQUESTS.name, f"anew-{running:d}"
+@pytest.mark.parametrize("admission", ["is-down", "reads", "reads-on-and-ends"])
+async def test_a_topic_made_anew_and_filled_beyond_the_position_is_read_from_its_begin(lone: System, admission: str) -> None:
+    topic, name, running = topics.REQUESTS.name, f"anew-{admission}", admission != "is-down"
     async with lone.watch(POOL) as pool:
         await pool.clear()
         for number in range(3):
@@ -100,6 +100,9 @@ async def test_a_topic_made_anew_and_filled_beyond_the_position_is_read_from_its
             writers = len(pool.facts(WriterStarted))
             lone.start_service("admission")  # one that ends at once: its first record must not hide that the topic is another
             await pool.until("a writer has begun", lambda _: len(pool.facts(WriterStarted)) > writers)
+        elif admission == "reads-on-and-ends":  # within half a minute: it has not looked whether the topic is another one
+            await pool.until("it reads on", lambda _: any(fact.demand.job == jobs[-1] for fact in pool.facts(JobSubmitted)))
+        if admission != "reads":
             lone.kill("admission")
             lone.start_service("admission")
         for job in jobs:

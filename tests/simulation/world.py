@@ -34,7 +34,7 @@ from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus import topics
 from bailiff_bus.envelope import InvalidMessage, unwrap, unwrap_dead_letter
 from bailiff_bus.messages.proposals import ProposalBatch
-from bailiff_bus.port import BusUnavailable, Headers, Message, Oldest, Producer, Span
+from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import DecisionFailed, InputRejected
 from bailiff_core.records.job_requests import SubmitJob
@@ -126,10 +126,6 @@ class Client(MemoryBus):
     async def spans(self, topic: str) -> Mapping[int, Span]:
         await self._reachable()
         return await super().spans(topic)
-
-    async def oldest(self, topic: str) -> Mapping[int, Oldest]:
-        await self._reachable()
-        return await super().oldest(topic)
 
     async def producer(self) -> Producer:
         await self._reachable()

@@ -53,7 +53,7 @@ def of_writer() -> list[Record]:
     story.quarantined("n1", 0)
     story.cleared("n1", 0)
     story.cycle(SnapshotDraft(None, story.state).fact())
-    story.cycle(facts.InputsAdvanced())
+    story.cycle(facts.InputsAdvanced(topic_ids={"bailiff.requests": "id"}))
     story.cycle(facts.InputsLost(topic="bailiff.node-reports", partition=0, from_offset=1, to_offset=9))
     story.lost("n1")
     story.submit("other", gpus=2)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from .assignment import Assigned
@@ -32,18 +32,14 @@ Wanted = Callable[[Message], bool]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The offsets that a partition holds: from `begin` up to but not including `end`."""
+    """The offsets that a partition holds: from `begin` up to but not including `end`.
+
+    topic_id: Kafka's id of the topic, another one once it is deleted and made anew.
+    """
 
     begin: int
     end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Oldest:
-    """The oldest message that a partition holds. `time`: the broker's append time, µs UTC."""
-
-    offset: int
-    time: int
+    topic_id: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +157,6 @@ class Bus(Protocol):
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
         """The offset range of each partition. Raises `BusUnavailable`, `TopicMissing`."""
-        ...
-
-    async def oldest(self, topic: str) -> Mapping[int, Oldest]:
-        """The oldest message of each partition that holds one. Raises `BusUnavailable`, `TopicMissing`."""
         ...
 
     async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:

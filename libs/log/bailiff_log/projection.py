@@ -54,8 +54,7 @@ class ProjectionMetrics(Protocol):
 
 
 class Projection:
-    """The state of one pool, record by record. observe: called with every valid entry after it was folded, on_restored with the
-    state of the local snapshot before those.
+    """The state of one pool, record by record. observe: called with every valid entry after it was folded.
 
     undecoded: jobs of the local snapshot are decoded when they are asked for. job_index: stored with it.
 
@@ -78,7 +77,6 @@ class Projection:
     ) -> None:
         self.bus, self.pool, self.partition, self.metrics = bus, pool, partition, metrics
         self.observe, self.job_index = observe, job_index
-        self.on_restored: Callable[[PoolState], None] = lambda _: None
         self.written_to = 0
         self.state = PoolState()
         self.reader = AuditReader(bus, pool, partition, on_orphan=self._orphan)
@@ -132,7 +130,6 @@ class Projection:
         if self._undecoded:
             self._snapshot = stored
         self.state, self._restored = stored.state, True
-        self.on_restored(self.state)
         self._restored_digest = None if stored.confirmed else stored.digest
         self.reader = AuditReader(self.bus, self.pool, self.partition, stored.head, stored.offset, self._orphan)
         self.reader.head_offset = stored.offset - 1 if stored.confirmed else None

@@ -1,11 +1,11 @@
 """Reads the four input topics from the positions in the log (docs/reference/log-protocol.md#inputs)."""
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bailiff_bus import topics
-from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Oldest, Reader, Span, Wanted
+from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Span, Wanted
 from bailiff_core.model.placement_ranges import runs
 from bailiff_core.model.policy import LimitRules
 from bailiff_service.clock_and_ids import ClockAndIds
@@ -35,54 +35,43 @@ class LostOffsets:
     to_offset: int
 
 
-class InputPartitions:
-    """The partitions of the input topics. Every 30 s one consumer of this process looks whether there are more.
+Partitions = Mapping[tuple[str, int], Span]
+"""Topic, partition, and the offsets that it holds."""
 
-    oldest: of each partition, the oldest message when somebody looked last. It is younger each time, or the same: where it is
-    not, the topic was deleted and made anew. made_anew: how often each was.
-    """
+
+class InputPartitions:
+    """The partitions of the input topics. Every 30 s one consumer of this process looks whether there are others."""
 
     def __init__(self, bus: Bus, clock_and_ids: ClockAndIds) -> None:
         self._bus, self._clock_and_ids = bus, clock_and_ids
-        self._known = 0
-        self.oldest: dict[str, Oldest] = {}
-        self.made_anew = Counter[str]()
+        self._recent: Partitions = {}
         self._looked_up_at = clock_and_ids.boot()
 
     def now(self) -> int:
         """This machine's time, µs UTC."""
         return self._clock_and_ids.wall()
 
-    async def known(self) -> int:
-        """How many there are, as of the last half minute."""
+    async def recent(self) -> Partitions:
+        """As of the last half minute."""
         if self._clock_and_ids.boot() - self._looked_up_at >= PARTITION_REFRESH_US:
-            await self.spans()
-        return self._known
+            await self.look_up()
+        return self._recent
 
-    async def spans(self) -> list[tuple[str, int, Span]]:
-        """Topic, partition, and the offsets that it holds now."""
+    async def look_up(self) -> Partitions:
+        """As of now."""
         self._looked_up_at = self._clock_and_ids.boot()
-        found = []
-        for topic in INPUTS:
-            found += [(topic.name, at, span) for at, span in sorted((await self._bus.spans(topic.name)).items())]
-            for at, oldest in (await self._bus.oldest(topic.name)).items():
-                self._note(f"{topic.name}/{at}", oldest)
-        self._known = len(found)
-        return found
-
-    def _note(self, name: str, oldest: Oldest) -> None:
-        before = self.oldest.get(name, oldest)
-        if oldest.offset < before.offset or (oldest.offset == before.offset and oldest.time != before.time):
-            self.made_anew[name] += 1
-        self.oldest[name] = oldest
+        spans = [(topic.name, sorted((await self._bus.spans(topic.name)).items())) for topic in INPUTS]
+        self._recent = {(topic, partition): span for topic, found in spans for partition, span in found}
+        return self._recent
 
 
 @dataclass(frozen=True, slots=True)
 class NewInputs:
-    """What a cycle takes. at_end: no other input was read."""
+    """What a cycle takes. topic_ids: of topics that are other ones than on record; at_end: no other input was read."""
 
     messages: list[Message]
     lost: list[LostOffsets]
+    topic_ids: dict[str, str]
     at_end: bool
 
 
@@ -90,8 +79,7 @@ class InputConsumer:
     """Reads all partitions of all input topics. wanted: messages of the pool.
 
     Requests are read ahead, up to `READ_AHEAD` at a time, and taken in turn by user; all else in its order.
-    positions: which inputs are done. recorded_at: when the broker stored the record that says so of a partition.
-    shed: requests that are rejected unread.
+    positions: which inputs are done. shed: requests that are rejected unread.
     """
 
     def __init__(
@@ -106,9 +94,9 @@ class InputConsumer:
         self._limits, self._user_rates, self._source_rates, self._pool_rates = limits, Rates(), Rates(), Rates()
         self.positions = InputPositions({}, 0)
         self._reader: Reader | None = None
-        self.recorded_at: Callable[[str], int] = lambda _: 0
+        self._topic_ids: dict[str, str] = {}
+        self._partitions_seen: Partitions = {}
         self._followed: dict[str, tuple[str, int]] = {}
-        self._made_anew = Counter[str]()
         self._turns = Turns[Message]()
         self._odd = 0
         self._others = deque[Message]()
@@ -118,18 +106,18 @@ class InputConsumer:
         """What is taken next, at most `limit` messages, and what was lost or shed."""
         if self._reader is None:
             self._reader = await self._bus.reader([], self._wanted)
-        is_complete = self._followed and len(self._followed) >= await self._partitions.known()
-        lost = self._read_anew() if is_complete else await self._find_partitions()
+        found = await (self._partitions.recent() if self._followed else self._partitions.look_up())
+        lost, topic_ids = self._follow(found)
         at_end = False
         if len(self._others) < READ_AHEAD and self.positions.ranges < MAX_RANGES:
             wait = 0.0 if lost or self._others else min(wait, self._paced()) if self._turns else wait
-            at_end = await self._read_ahead(lost, wait)
+            at_end = await self._read_ahead(lost, topic_ids, wait)
         self._odd = 1 - self._odd  # where one is taken at a time, neither waits for the other
         others = min(limit - min((limit + self._odd) // 2, len(self._turns)), len(self._others))
         in_turn = limit - others if len(self._turns) <= limit else min(limit - others, BACKLOG_LIMIT)
         messages = [self._others.popleft() for _ in range(others)]
         messages += self._in_turn(in_turn)
-        return NewInputs(messages, lost, at_end and not self._others)
+        return NewInputs(messages, lost, topic_ids, at_end and not self._others)
 
     def _in_turn(self, most: int) -> list[Message]:
         """The next requests, as many as the rates of the pool allow."""
@@ -144,7 +132,7 @@ class InputConsumer:
         now = self._partitions.now()
         return max(0, (self._pool_rates.retry_at(POOL, self._limits().pool, 1, now) or now) - now) / 1_000_000
 
-    async def _read_ahead(self, lost: list[LostOffsets], wait: float) -> bool:
+    async def _read_ahead(self, lost: list[LostOffsets], topic_ids: dict[str, str], wait: float) -> bool:
         """Reads on, at most `READ_AHEAD` messages. Returns whether that was all there is."""
         assert self._reader is not None
         count = 0
@@ -152,7 +140,9 @@ class InputConsumer:
             try:
                 messages = await self._reader.read(READ_LIMIT, wait)
             except OffsetOutOfRange as gone:
-                lost.append(self._skip_to(gone.topic, gone.partition, gone.offset, gone.span.begin))
+                of_other_topics, others = self._follow(await self._partitions.look_up())
+                lost += of_other_topics or [self._skip_to(gone.topic, gone.partition, gone.offset, gone.span.begin)]
+                topic_ids |= others
                 return False
             for message in messages:
                 if self.positions.waits(_name(message), message.offset):
@@ -209,10 +199,11 @@ class InputConsumer:
         if self._reader is not None:
             self._reader.wake()
 
-    async def restart(self, recorded: dict[str, int], seq: int) -> None:
-        """Read from these positions on, which the record `seq` has."""
+    async def restart(self, recorded: dict[str, int], topic_ids: Mapping[str, str], seq: int) -> None:
+        """Read from these positions on, of the topics with these ids, which the record `seq` has."""
         await self.close()
         self.positions, self._reader, self._followed = InputPositions(recorded, seq), None, {}
+        self._topic_ids = dict(topic_ids)
         self._turns, self._others, self.shed = Turns(), deque(), ShedRequests()
 
     async def close(self) -> None:
@@ -220,40 +211,35 @@ class InputConsumer:
         if self._reader is not None:
             await self._reader.close()
 
-    async def _find_partitions(self) -> list[LostOffsets]:
-        """Follow new partitions; one without a position starts at 0."""
+    def _follow(self, found: Partitions) -> tuple[list[LostOffsets], dict[str, str]]:
+        """Follow new partitions, and those of topics made anew; one without a position starts at 0.
+
+        Returns what was lost, and the ids of topics that are not those on record.
+        """
+        if found is self._partitions_seen and self._followed:
+            return [], {}
         assert self._reader is not None
-        lost = []
-        for topic, partition, span in await self._partitions.spans():
+        lost, self._partitions_seen = [], found
+        others = {topic: span.topic_id for (topic, _), span in found.items() if span.topic_id != self._topic_ids.get(topic)}
+        for (topic, partition), span in found.items():
             name = f"{topic}/{partition}"
-            if name in self._followed:
+            is_anew = topic in others and topic in self._topic_ids
+            if name in self._followed and not is_anew:
                 continue
             self._followed[name] = topic, partition
-            self._made_anew[name] = self._partitions.made_anew[name]
-            at = self.positions[name]
-            oldest = self._partitions.oldest.get(name)
-            is_other = oldest is not None and oldest.offset < at and oldest.time > self.recorded_at(name)
-            if span.begin <= at <= span.end and not is_other:  # what is done was stored before the record that says so
+            at = self.positions.farthest(name) if is_anew else self.positions[name]
+            if span.begin <= at <= span.end and not is_anew:
                 self._reader.follow(topic, partition, at)
-            else:
-                lost.append(self._skip_to(topic, partition, at, span.begin))
-        return lost
+                continue
+            gone = self._skip_to(topic, partition, at, span.begin, is_anew=is_anew)
+            if gone.from_offset != gone.to_offset:
+                lost.append(gone)
+        self._topic_ids |= others
+        return lost, others
 
-    def _read_anew(self) -> list[LostOffsets]:
-        """Begin anew with partitions that were made anew, and have more messages by now than were read before."""
+    def _skip_to(self, topic: str, partition: int, offset: int, oldest: int, *, is_anew: bool = False) -> LostOffsets:
         assert self._reader is not None
-        lost = []
-        for name in self._partitions.made_anew - self._made_anew:
-            topic, partition = self._followed[name]
-            self._made_anew[name] = self._partitions.made_anew[name]
-            at, oldest = self._reader.position(topic, partition), self._partitions.oldest[name].offset
-            if oldest < at:
-                lost.append(self._skip_to(topic, partition, at, oldest))
-        return lost
-
-    def _skip_to(self, topic: str, partition: int, offset: int, oldest: int) -> LostOffsets:
-        assert self._reader is not None
-        self.positions.begin(f"{topic}/{partition}", oldest)
+        self.positions.begin(f"{topic}/{partition}", oldest, is_anew=is_anew)
         self._reader.follow(topic, partition, oldest)
         return LostOffsets(topic, partition, offset, oldest)
 

@@ -7,7 +7,7 @@ record of its fact: what a writer leaves undone waits for the next writer, and n
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 FULL_POSITIONS_EVERY = 10_000
@@ -48,10 +48,15 @@ class InputPositions:
         """The position of this partition, 0 for a new one."""
         return self._of(name).position
 
-    def begin(self, name: str, at: int) -> None:
-        """Read this partition from here on: what was before is gone, or the topic ends before its position."""
+    def farthest(self, name: str) -> int:
+        """Up to where inputs of this partition were read or are done."""
         partition = self._of(name)
-        if at < partition.end:
+        return max(partition.end, *partition.ahead.values(), 0)
+
+    def begin(self, name: str, at: int, *, is_anew: bool = False) -> None:
+        """Read this partition from here on: what was before is gone, or the topic is another one, or ends before its position."""
+        partition = self._of(name)
+        if is_anew or at < partition.end:
             for first in list(partition.ahead):
                 self._drop(name, partition, first)
             partition.waiting.clear()
@@ -135,26 +140,6 @@ class InputPositions:
     def _drop(self, name: str, partition: _Partition, first: int) -> None:
         if partition.ahead.pop(first, None) is not None:
             self._changed[f"{name}/{first}"] = 0
-
-
-class PositionTimes:
-    """When the broker stored the records that moved the positions, µs: what is done of a partition was stored before that.
-
-    recorded: positions of the log at the time `begin`, from which on its records are observed.
-    """
-
-    def __init__(self, recorded: Mapping[str, int] | None = None, begin: int = 0) -> None:
-        self._values, self._times, self._begin = dict(recorded or {}), dict[str, int](), begin
-
-    def observe(self, inputs: Iterable[tuple[str, int]], append_time: int) -> None:
-        """The next record has these positions, moved or as they were."""
-        for name, at in inputs:
-            if self._values.get(name) != at and partition_of(name)[1] is None:
-                self._values[name], self._times[name] = at, append_time
-
-    def of(self, name: str) -> int:
-        """That of this partition; the begin, if none has moved it since."""
-        return self._times.get(name, self._begin)
 
 
 def partition_of(name: str) -> tuple[str, int | None]:

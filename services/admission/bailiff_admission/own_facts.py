@@ -1,7 +1,5 @@
 """Facts that the writer itself puts before those of a cycle's messages: digests, clock, lost inputs, liveness."""
 
-from collections.abc import Sequence
-
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.records.facts import (
     ClockAdvanced,
@@ -13,7 +11,7 @@ from bailiff_core.records.facts import (
 )
 from bailiff_core.records.payload import Fact
 
-from .input_consumer import LostOffsets
+from .input_consumer import NewInputs
 from .writer_context import WriterContext
 
 INPUTS_ADVANCED_EVERY = 3_600_000_000
@@ -26,7 +24,7 @@ class OwnFacts:
         self._context = context
         self._last_at = 0
 
-    def due(self, lost: Sequence[LostOffsets] = (), *, first: bool = False, jumped: bool = False) -> list[Fact]:
+    def due(self, inputs: NewInputs | None = None, *, first: bool = False, jumped: bool = False) -> list[Fact]:
         """Those of the next cycle. first: of this writer; jumped: the clocks of this machine and of the broker have."""
         context, state = self._context, self._context.state
         facts: list[Fact] = []
@@ -37,8 +35,10 @@ class OwnFacts:
             facts.append(ClockStepped(jump=max(0, context.clock.step())))
         facts += [
             InputsLost(topic=gone.topic, partition=gone.partition, from_offset=gone.from_offset, to_offset=gone.to_offset)
-            for gone in lost
+            for gone in (inputs.lost if inputs is not None else ())
         ]
+        if inputs is not None and inputs.topic_ids:
+            facts.append(InputsAdvanced(topic_ids=inputs.topic_ids))
         facts += self._failed_decisions()
         facts += context.rejections.due(state, context.clock)
         if self._truncation_reconciled():

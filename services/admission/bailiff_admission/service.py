@@ -3,7 +3,6 @@
 from bailiff_bus.port import Bus
 from bailiff_core.admission.pool import unsupported_policy
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import InputRejected
 from bailiff_log.keys import KeyFileError, existing_or_new_key, read_private_key
 from bailiff_log.projection import Projection
@@ -18,7 +17,6 @@ from bailiff_service.yaml_files import UnreadableFile
 
 from .input_consumer import InputPartitions
 from .input_decoder import LatestPool
-from .input_positions import PositionTimes
 from .job_specs import SpecsKeys
 from .poison_inputs import CycleFailed
 from .settings import AdmissionSettings
@@ -55,17 +53,12 @@ class AdmissionService(PoolService):
         memory, projection = self._memory[pool.name], await super()._open_projection(pool)
         rejections = memory.rejections
         rejections.clear()
-        memory.position_times = PositionTimes()
-
-        def begin(state: PoolState) -> None:
-            memory.position_times = PositionTimes(dict(state.inputs), state.now)
 
         def observe(entry: Entry) -> None:
-            memory.position_times.observe(entry.record.inputs, entry.append_time)
             if isinstance(entry.record.data, InputRejected) and entry.record.data.count == 1 and not entry.record.data.offsets:
                 rejections.append(entry)
 
-        projection.observe, projection.on_restored = observe, begin
+        projection.observe = observe
         return projection
 
     async def _write(self, projection: Projection) -> None:

@@ -83,7 +83,7 @@ class Writer:
         if jumped:
             await self._run(Cycle(context, verify_jump=True), lambda: [ClockAdvanced()])
         context.liveness.inputs_read(inputs.at_end)
-        await self._run(Cycle(context, inputs.messages), lambda: self._own_facts.due(inputs.lost, jumped=jumped))
+        await self._run(Cycle(context, inputs.messages), lambda: self._own_facts.due(inputs, jumped=jumped))
         suspected.difference_update(place(message) for message in inputs.messages)
         await context.reconciler.reconcile(context.state, context.decoder.orphans, behind=not inputs.at_end)
         await context.reactions.report_silence(context.liveness.newly_silent(context.state), context.liveness.broker_now())
@@ -149,4 +149,4 @@ class Writer:
         finally:
             await fresh.close()
         projection.state = fresh.state
-        await self._context.inputs.restart(fresh.state.inputs, fresh.state.seq)
+        await self._context.inputs.restart(fresh.state.inputs, fresh.state.topic_ids, fresh.state.seq)

@@ -18,7 +18,6 @@ from .clock import LogClock
 from .fencing import Fencing
 from .input_consumer import InputConsumer, InputPartitions
 from .input_decoder import InputDecoder, LatestPool
-from .input_positions import PositionTimes
 from .job_specs import JobSpecs, SpecsKeys
 from .liveness import Liveness
 from .poison_inputs import PoisonInputs
@@ -51,10 +50,9 @@ class Replica:
 
 @dataclass(slots=True)
 class PoolMemory:
-    """What this process keeps of a pool from one writer to the next. rejections, position_times: of the log."""
+    """What this process keeps of a pool from one writer to the next. rejections: of the log."""
 
     poison_inputs: PoisonInputs = field(default_factory=PoisonInputs)
-    position_times: PositionTimes = field(default_factory=PositionTimes)
     rejections: deque[Entry] = field(default_factory=lambda: deque(maxlen=RESENT_DEAD_LETTERS))
 
 

@@ -25,7 +25,7 @@ async def start(context: WriterContext) -> None:
     logger(pool=context.pool, writer=context.id[:8]).info("writing", epoch=state.epoch, seq=started.record.seq)
     prepare_state(state)
     await context.specs.load(replica.bus, state)
-    await context.inputs.restart(state.inputs, started.record.seq)
+    await context.inputs.restart(state.inputs, state.topic_ids, started.record.seq)
     await detect_truncation(state, replica.bus, state.inputs, context.fencing.observe)
     if state.truncation_unreconciled:
         await context.decoder.reconciliation.begin(state, replica.bus, context.liveness.broker_now())
@@ -43,7 +43,6 @@ async def fence(context: WriterContext) -> None:
 def _first_records(context: WriterContext, head: ChainHead) -> Sequence[Record]:
     state, replica = context.state, context.replica
     context.clock.begin(state.now)
-    context.inputs.recorded_at = context.memory.position_times.of
     # this clock is not compared with the broker's yet: in an existing log, time does not advance here
     time = state.now if head.next_seq else context.clock.now()
     return first_records(

@@ -20,7 +20,8 @@ from .access_protocol import (
     DeleteAclsRequest_v1,
     DescribeAclsRequest_v1,
     DescribeGroupsAuthorizedRequest_v3,
-    MetadataRequest_v8,
+    MetadataRequest_v10,
+    named_topics,
     request,
 )
 from .admin import connected_admin
@@ -92,9 +93,9 @@ class AccessAdmin:
 
         A topic that does not exist counts as one on which nothing is allowed.
         """
-        answer = await self._send(MetadataRequest_v8, list(topics), False, True, True)
+        answer = await self._send(MetadataRequest_v10, named_topics(topics), False, True, True, {})
         found = {Grant("cluster", CLUSTER, each) for each in _operations(answer.cluster_authorized_operations)}
-        for code, topic, _, _, operations in answer.topics:
+        for code, topic, _, _, _, operations, _ in answer.topics:
             found |= {Grant("topic", topic, each) for each in _operations(operations) if not code}
         for group in groups:
             found |= {Grant("group", group, each) for each in await self._allowed_on_group(group)}

@@ -1,11 +1,14 @@
-"""Requests of Kafka's protocol that aiokafka's administration client lacks: access lists, SCRAM users, authorized operations.
+"""Requests of Kafka's protocol that aiokafka lacks: access lists, SCRAM users, authorized operations, ids of topics.
 
 The layouts are Kafka's, at the versions in the class names. With them one client library, with one set of connection
 settings, is enough: no second one (librdkafka) is needed for a few requests.
 """
 
+from collections.abc import Iterable
+from io import BytesIO
 from typing import Any
 
+from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.admin import (
     CreateAclsRequest_v1,
     DeleteAclsRequest_v1,
@@ -15,7 +18,6 @@ from aiokafka.protocol.admin import (
 )
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
-    Array,
     Boolean,
     CompactArray,
     CompactBytes,
@@ -24,11 +26,10 @@ from aiokafka.protocol.types import (
     Int16,
     Int32,
     Schema,
-    String,
     TaggedFields,
 )
 
-TEXT, COMPACT_TEXT = String("utf-8"), CompactString("utf-8")
+COMPACT_TEXT, TAGS = CompactString("utf-8"), ("tags", TaggedFields)
 
 
 class AlterUserScramCredentialsResponse_v0(Response):  # type: ignore[misc]  # noqa: N801
@@ -38,9 +39,9 @@ class AlterUserScramCredentialsResponse_v0(Response):  # type: ignore[misc]  # n
         ("throttle_time_ms", Int32),
         (
             "results",
-            CompactArray(("user", COMPACT_TEXT), ("error_code", Int16), ("error_message", COMPACT_TEXT), ("tags", TaggedFields)),
+            CompactArray(("user", COMPACT_TEXT), ("error_code", Int16), ("error_message", COMPACT_TEXT), TAGS),
         ),
-        ("tags", TaggedFields),
+        TAGS,
     )
 
 
@@ -50,7 +51,7 @@ class AlterUserScramCredentialsRequest_v0(RequestStruct):  # type: ignore[misc] 
     API_VERSION = 0
     RESPONSE_TYPE = AlterUserScramCredentialsResponse_v0
     SCHEMA = Schema(
-        ("deletions", CompactArray(("name", COMPACT_TEXT), ("mechanism", Int8), ("tags", TaggedFields))),
+        ("deletions", CompactArray(("name", COMPACT_TEXT), ("mechanism", Int8), TAGS)),
         (
             "upsertions",
             CompactArray(
@@ -59,56 +60,81 @@ class AlterUserScramCredentialsRequest_v0(RequestStruct):  # type: ignore[misc] 
                 ("iterations", Int32),
                 ("salt", CompactBytes),
                 ("salted_password", CompactBytes),
-                ("tags", TaggedFields),
+                TAGS,
             ),
         ),
-        ("tags", TaggedFields),
+        TAGS,
     )
 
 
-class MetadataResponse_v8(Response):  # type: ignore[misc]  # noqa: N801
+class Uuid(AbstractType[bytes]):  # type: ignore[misc]
+    """16 bytes."""
+
+    @classmethod
+    def encode(cls, value: bytes) -> bytes:
+        """As they are."""
+        return value
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> bytes:
+        """As they are."""
+        return data.read(16)
+
+
+class MetadataResponse_v10(Response):  # type: ignore[misc]  # noqa: N801
     API_KEY = 3
-    API_VERSION = 8
+    API_VERSION = 10
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        ("brokers", Array(("node_id", Int32), ("host", TEXT), ("port", Int32), ("rack", TEXT))),
-        ("cluster_id", TEXT),
+        ("brokers", CompactArray(("node_id", Int32), ("host", COMPACT_TEXT), ("port", Int32), ("rack", COMPACT_TEXT), TAGS)),
+        ("cluster_id", COMPACT_TEXT),
         ("controller_id", Int32),
         (
             "topics",
-            Array(
+            CompactArray(
                 ("error_code", Int16),
-                ("topic", TEXT),
+                ("topic", COMPACT_TEXT),
+                ("topic_id", Uuid),
                 ("is_internal", Boolean),
                 (
                     "partitions",
-                    Array(
+                    CompactArray(
                         ("error_code", Int16),
                         ("partition", Int32),
                         ("leader", Int32),
                         ("leader_epoch", Int32),
-                        ("replicas", Array(Int32)),
-                        ("isr", Array(Int32)),
-                        ("offline_replicas", Array(Int32)),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline_replicas", CompactArray(Int32)),
+                        TAGS,
                     ),
                 ),
                 ("authorized_operations", Int32),
+                TAGS,
             ),
         ),
         ("cluster_authorized_operations", Int32),
+        TAGS,
     )
 
 
-class MetadataRequest_v8(RequestStruct):  # type: ignore[misc]  # noqa: N801
+class MetadataRequest_v10(RequestStruct):  # type: ignore[misc]  # noqa: N801
+    FLEXIBLE_VERSION = True
     API_KEY = 3
-    API_VERSION = 8
-    RESPONSE_TYPE = MetadataResponse_v8
+    API_VERSION = 10
+    RESPONSE_TYPE = MetadataResponse_v10
     SCHEMA = Schema(
-        ("topics", Array(TEXT)),
+        ("topics", CompactArray(("topic_id", Uuid), ("topic", COMPACT_TEXT), TAGS)),
         ("allow_auto_topic_creation", Boolean),
         ("include_cluster_authorized_operations", Boolean),
         ("include_topic_authorized_operations", Boolean),
+        TAGS,
     )
+
+
+def named_topics(names: Iterable[str]) -> list[tuple[bytes, str, dict[int, bytes]]]:
+    """The topics of a `MetadataRequest_v10`, by their names."""
+    return [(bytes(16), name, {}) for name in names]
 
 
 class DescribeGroupsAuthorizedRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801
@@ -147,6 +173,7 @@ __all__ = [
     "DeleteAclsRequest_v1",
     "DescribeAclsRequest_v1",
     "DescribeGroupsAuthorizedRequest_v3",
-    "MetadataRequest_v8",
+    "MetadataRequest_v10",
+    "named_topics",
     "request",
 ]

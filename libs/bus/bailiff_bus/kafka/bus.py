@@ -9,14 +9,14 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from bailiff_bus.assignment import Assigned
 from bailiff_bus.kafka_settings import KafkaSettings
-from bailiff_bus.port import GroupMembership, Oldest, Producer, Reader, Span, TopicMissing, Wanted
+from bailiff_bus.port import GroupMembership, Producer, Reader, Span, TopicMissing, Wanted
 
 from .admin import connected_admin, raise_for_error
 from .client_logging import redirect_client_logs
 from .errors import broker_call, start_or_close
 from .fetcher import Fetcher
 from .group_membership import KafkaGroupMembership, group_members
-from .offsets import query_oldest, query_spans
+from .offsets import query_spans
 from .producer import KafkaProducer, ProducerConnections
 from .reader import KafkaReader
 from .shared_query import SharedQuery
@@ -45,12 +45,6 @@ class KafkaBus:
         fetcher = await self._connected_fetcher()
         async with broker_call(self.settings, f"return the offsets of {topic}"):
             return await query_spans(fetcher.client, topic)
-
-    async def oldest(self, topic: str) -> Mapping[int, Oldest]:
-        """The oldest message of each partition that holds one."""
-        fetcher = await self._connected_fetcher()
-        async with broker_call(self.settings, f"return the oldest messages of {topic}"):
-            return await query_oldest(fetcher.client, topic)
 
     async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
         """A reader of (topic, partition, offset) positions. wanted: it passes over all other messages."""

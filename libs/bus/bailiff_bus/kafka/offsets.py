@@ -1,7 +1,8 @@
 """Queries the offsets that the partitions of a topic hold."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
@@ -12,14 +13,14 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     for_code,
 )
-from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 
-from bailiff_bus.port import Oldest, Span, TopicMissing
+from bailiff_bus.port import Span, TopicMissing
+
+from .access_protocol import MetadataRequest_v10, named_topics, request
 
 RETRY_S = 0.1
 BEGIN, END = -2, -1  # timestamps that stand for them
-ANY_TIME = 0
 _CONSUMER, _READ_UNCOMMITTED = -1, 0
 
 
@@ -28,36 +29,27 @@ async def query_spans(client: AIOKafkaClient, topic: str) -> Mapping[int, Span]:
 
     Raises `TopicMissing`.
     """
-    begins, ends = await _query(client, topic, BEGIN, END)
-    return {partition: Span(found.offset, ends[partition].offset) for partition, found in begins.items()}
-
-
-async def query_oldest(client: AIOKafkaClient, topic: str) -> Mapping[int, Oldest]:
-    """The oldest message of each partition that holds one; as `query_spans`."""
-    (found,) = await _query(client, topic, ANY_TIME)
-    return {partition: oldest for partition, oldest in found.items() if oldest.offset >= 0}
-
-
-async def _query(client: AIOKafkaClient, topic: str, *times: int) -> Sequence[Mapping[int, Oldest]]:
     while True:
         try:
-            leaders = await _leaders(client, topic)
+            topic_id, leaders = await _leaders(client, topic)
             client.add_topic(topic)  # without any, the client would refresh its metadata of all topics
-            return await asyncio.gather(*(_offsets(client, topic, leaders, time) for time in times))
+            begins, ends = await asyncio.gather(*(_offsets(client, topic, leaders, time) for time in (BEGIN, END)))
         except KafkaError as error:
             if not error.retriable:
                 raise
             await asyncio.sleep(RETRY_S)
             await client.force_metadata_update()
+        else:
+            return {partition: Span(begin, ends[partition], topic_id) for partition, begin in begins.items()}
 
 
-async def _leaders(client: AIOKafkaClient, topic: str) -> Mapping[int, int]:
-    """The leader of each partition, by a query: there may be new partitions."""
+async def _leaders(client: AIOKafkaClient, topic: str) -> tuple[str, Mapping[int, int]]:
+    """The topic's id, as Kafka's tools show it, and the leader of each partition, by a query: there may be new partitions."""
     node = client.get_random_node()
     if node is None:
         raise NodeNotReadyError("no broker is known")
-    response = await client.send(node, MetadataRequest([topic], allow_auto_topic_creation=False))
-    ((code, _, _, partitions),) = response.topics
+    response = await client.send(node, request(MetadataRequest_v10, named_topics([topic]), False, False, False, {}))
+    ((code, _, topic_id, _, partitions, _, _),) = response.topics
     if code == TopicAuthorizationFailedError.errno:
         raise TopicAuthorizationFailedError(topic)
     if not partitions:
@@ -65,18 +57,18 @@ async def _leaders(client: AIOKafkaClient, topic: str) -> Mapping[int, int]:
     leaders = {partition: leader for _, partition, leader, *_ in partitions}
     if min(leaders.values()) < 0:
         raise LeaderNotAvailableError(topic)
-    return leaders
+    return urlsafe_b64encode(topic_id).decode().rstrip("="), leaders
 
 
-async def _offsets(client: AIOKafkaClient, topic: str, leaders: Mapping[int, int], since: int) -> Mapping[int, Oldest]:
-    """The oldest message of each partition since then, or where it begins or ends."""
-    found: dict[int, Oldest] = {}
+async def _offsets(client: AIOKafkaClient, topic: str, leaders: Mapping[int, int], at: int) -> Mapping[int, int]:
+    """Where each partition begins or ends."""
+    found: dict[int, int] = {}
     for node in sorted(set(leaders.values())):
-        asked = [(partition, since) for partition, leader in leaders.items() if leader == node]
+        asked = [(partition, at) for partition, leader in leaders.items() if leader == node]
         response = await client.send(node, OffsetRequest(_CONSUMER, _READ_UNCOMMITTED, [(topic, asked)]))
         for _, partitions in response.topics:
-            for partition, code, time, offset in partitions:
+            for partition, code, _, offset in partitions:
                 if code != NoError.errno:
                     raise for_code(code)(f"{topic}/{partition}")
-                found[partition] = Oldest(offset, time * 1000)
+                found[partition] = offset
     return dict(sorted(found.items()))

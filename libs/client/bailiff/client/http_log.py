@@ -15,7 +15,7 @@ from typing import Any
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
 from bailiff_bus.assignment import Assigned
-from bailiff_bus.port import Bus, GroupMembership, Message, OffsetOutOfRange, Oldest, Producer, Reader, Span, Wanted
+from bailiff_bus.port import Bus, GroupMembership, Message, OffsetOutOfRange, Producer, Reader, Span, Wanted
 from bailiff_core.model.message import MESSAGE_TYPES
 from bailiff_log.message_json import message_from_json
 
@@ -62,10 +62,6 @@ class HttpLogSource:
         if topic in ARCHIVED:
             return {0: Span(0, 1)}
         return await self._kafka.spans(topic)
-
-    async def oldest(self, topic: str) -> Mapping[int, Oldest]:
-        """Those in Kafka."""
-        return await self._kafka.oldest(topic)
 
     async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
         """A reader of one partition of the log, of one of `ARCHIVED`, or of Kafka topics."""

@@ -85,11 +85,17 @@ def _signs(state: PoolState, certificate: Certificate | None) -> None:
         state.writer_key, state.writer_until = certificate.key, time_text(certificate.expires)
 
 
+@folds(facts.InputsAdvanced)
+def inputs_advanced(state: PoolState, fact: facts.InputsAdvanced) -> None:
+    """Positions are those of the topics with these ids."""
+    state.topic_ids = dict(sorted((state.topic_ids | fact.topic_ids).items()))
+
+
 def no_change(state: PoolState, fact: Fact) -> None:
     """No change of its own: only the record's time and input positions matter."""
 
 
-for _kind in (facts.ClockAdvanced, facts.InputsAdvanced, facts.StateDigest, facts.InputsLost, facts.NodeRefused):
+for _kind in (facts.ClockAdvanced, facts.StateDigest, facts.InputsLost, facts.NodeRefused):
     folds(_kind)(no_change)
 
 MOMENTS = (

@@ -751,6 +751,7 @@ class PoolState:
     policy: Policy | None = None
     policy_revision: int = 0
     inputs: dict[str, int] = field(default_factory=dict)
+    topic_ids: dict[str, str] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
     node_numbers: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)

@@ -63,9 +63,14 @@ class ClockStepped(Fact):
 
 
 class InputsAdvanced(Fact):
-    """Input positions advanced without another record; they are in the record's `inputs`."""
+    """Input positions advanced without another record; they are in the record's `inputs`.
+
+    Attributes:
+        topic_ids: Kafka's ids of topics that are read from now on; positions count for the topic of this id only.
+    """
 
     NOT_PUBLISHED = "positions of topics, which say nothing about jobs"
+    topic_ids: Annotated[dict[str, str], PRIVATE] = Field(default_factory=dict)
 
 
 class InputsLost(Fact):

@@ -59,8 +59,9 @@ def _root_key_changed(fact: facts.RootKeyChanged, _state: PoolState) -> Statemen
 
 
 @describes(facts.InputsAdvanced)
-def _inputs_advanced(_fact: facts.InputsAdvanced, _state: PoolState) -> Statement:
-    return Statement("inputs read", "", "no input for this pool", "quiet")
+def _inputs_advanced(fact: facts.InputsAdvanced, _state: PoolState) -> Statement:
+    more = f"from now on from {count_text(len(fact.topic_ids), 'other topic')}" if fact.topic_ids else "no input for this pool"
+    return Statement("inputs read", "", more, "quiet")
 
 
 @describes(facts.InputsLost)
