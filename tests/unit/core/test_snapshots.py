@@ -15,11 +15,12 @@ from bailiff_bus.messages.reports import SnapshotStageReport, TaskRestoredReport
 from bailiff_core.admission import PERMITTED, Context, Rejected, admit
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.explain import explain_job
+from bailiff_core.explain.claims import claim_sentences
 from bailiff_core.fold import apply
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import SnapshotRules
-from bailiff_core.model.snapshots import checkpointing
+from bailiff_core.model.snapshots import checkpointing, over_quota
 from bailiff_core.model.state import PoolState
 from bailiff_core.model.work_lost import NO_LOSS, Loss, loss_now
 from bailiff_core.records import facts
@@ -671,6 +672,46 @@ def test_who_cannot_be_saved_while_it_runs_is_refused(story: Story) -> None:
     assert said["waits"][0] == "not-running"
     why = "own cannot be saved: its checkpoint is neither snapshot nor auto, so no node was to save it"
     assert said["own"] == ("cannot-save", why)
+
+
+def test_a_project_whose_snapshots_hold_its_quota_gets_no_other_one() -> None:
+    story = Story(rules=policy(snapshots=SnapshotRules(project_quota=2**30)))
+    node(story, "n1", offer())
+    node(story, "n2", offer())
+    for name in ("job", "other"):
+        story.runs(name, gpus=GPUS, checkpoint="snapshot")
+    other = story.job("other")
+    story.time += 10 * MINUTE
+    assert loss_now(story.state, other, 1000 * GPUS).work == 0, "it would be saved"
+    order(story)
+    stored_running(story)
+    assert loss_now(story.state, other, 1000 * GPUS).work > 0, "its eviction loses work now, and costs it as a victim"
+    why = "the snapshots of jobs without a project hold 1GiB, and the policy keeps 1GiB (snapshots.project_quota)"
+    found = ask(story, "other")
+    assert isinstance(found, Rejected)
+    assert found.reason == f"other cannot be saved: {why}"
+    assert f"No node saves it when it is evicted: {why}." in [each.text for each in claim_sentences(story.state, other)]
+    assert not isinstance(ask(story, "job"), Rejected), "its own would be replaced"
+    (command,) = evict(story, "other")
+    assert command.save == "job"
+    story.holds()
+    story.ends("job", 0)
+    story.ends("other", 85)
+    assert not over_quota(story.state, other), "what has ended holds nothing"
+
+
+@pytest.mark.parametrize("quota", [2**30 - 1, 2**30])
+def test_a_snapshot_that_exceeds_the_quota_is_not_replaced(quota: int) -> None:
+    story = Story(rules=policy(snapshots=SnapshotRules(project_quota=quota)))
+    node(story, "n1", offer())
+    story.runs("job", gpus=GPUS, checkpoint="snapshot")
+    order(story)
+    stored_running(story)
+    assert isinstance(ask(story), Rejected) == (quota < 2**30)
+    story.time += MINUTE
+    story.cycle(facts.ClockAdvanced())
+    assert (loss_now(story.state, story.job("job"), 1000 * GPUS).work == 0) == (quota >= 2**30)
+    story.holds()
 
 
 def test_a_node_that_saves_nothing_is_named() -> None:

@@ -8,6 +8,7 @@ from bailiff_core.lifecycle import stale_grace
 from bailiff_core.model.claims import believed, has_protective_labels
 from bailiff_core.model.grace import grace_of, granted_grace
 from bailiff_core.model.job_labels import has_labels
+from bailiff_core.model.snapshots import BY_NODE, checkpointing, over_quota
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.queue.preemption_delay import delay_of
 
@@ -59,6 +60,8 @@ def claim_sentences(state: PoolState, job: Job) -> Iterator[Sentence]:
     for claim in claims_of(state, job):
         granted = "which is granted" if claim.claimed == claim.granted else f"and is granted {claim.granted}"
         yield Sentence(f"It claims {claim.field} {claim.claimed}, {granted}.", seqs)
+    if checkpointing(state.rules, job) in BY_NODE and (why_not := over_quota(state, job)):
+        yield Sentence(f"No node saves it when it is evicted: {why_not}.", seqs)
     if job.unkept:
         most, grace = state.rules.preemption.max_counted_loss, grace_of(state, job)
         graces = f"{duration_text(grace)} instead of {duration_text(granted_grace(state, job))}"

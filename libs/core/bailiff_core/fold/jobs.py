@@ -29,7 +29,7 @@ from .outcome import NEVER_STARTED, Outcome, attempt_outcome
 from .pending_queue import enqueue
 from .registry import folds
 from .selection import close_requests_of
-from .snapshots import forget_saving, note_restores
+from .snapshots import forget_saving, note_restores, set_snapshot
 
 GROWTH_BACKOFF = 16_000_000  # µs
 NOT_EVICTED = ("failed", "lost", "yielded")
@@ -274,9 +274,10 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
     with changing(state, job):
         job.tasks = []
         job.eviction = None
-    job.reserved_until = job.stale_since = job.operator_request = job.paused_seq = job.snapshot = None
+    job.reserved_until = job.stale_since = job.operator_request = job.paused_seq = None
     job.holds = {}
     forget_saving(job)
+    set_snapshot(state, job, None)
     state.indices.retry_unschedulable = True
     close_requests_of(state, job.id)
     forget_displacements(state, job.id)

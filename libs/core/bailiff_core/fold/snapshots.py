@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from bailiff_core.model.snapshots import is_saving_over, why_not_restored
+from bailiff_core.model.snapshots import bytes_of, is_saving_over, why_not_restored
 from bailiff_core.model.state import Job, JobSnapshot, PoolState, RunningSnapshot, StoredSnapshot, Task
 from bailiff_core.model.work_lost import counted_gpu_milli, unsaved_time
 from bailiff_core.records import decisions, facts
@@ -87,9 +87,17 @@ def _keep_newest(
     if job.snapshot is not None and (job.saved_until is not None or all(each.restored for each in job.tasks)):
         work += job.snapshot.work_gpu_ms
     began = min(each.get("frozen", state.now) for each in stages)
-    job.snapshot = JobSnapshot(attempt=job.attempt, tasks=saved, work_gpu_ms=work, save_time=state.now - began)
+    set_snapshot(state, job, JobSnapshot(attempt=job.attempt, tasks=saved, work_gpu_ms=work, save_time=state.now - began))
     job.unsaved_seq = None
     state.indices.changed_jobs[job.id] = None
+
+
+def set_snapshot(state: PoolState, job: Job, snapshot: JobSnapshot | None) -> None:
+    """The job's newest snapshot; None: it has none that is of use."""
+    held = state.indices.snapshot_bytes
+    if held is not None:
+        held[job.project] += bytes_of(snapshot) - bytes_of(job.snapshot)
+    job.snapshot = snapshot
 
 
 def note_restored(state: PoolState, job: Job, took: int) -> None:

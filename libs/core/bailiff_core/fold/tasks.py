@@ -9,7 +9,7 @@ from .chosen_devices import move_to_chosen
 from .failed_starts import note_never_again
 from .gang import is_done, note_stale
 from .registry import folds
-from .snapshots import note_restored, note_stored, note_unsaved, settle_saving, stored_snapshot
+from .snapshots import note_restored, note_stored, note_unsaved, set_snapshot, settle_saving, stored_snapshot
 
 
 def _task_of(state: PoolState, fact: facts.TaskFact) -> tuple[Job, Task]:
@@ -34,7 +34,7 @@ def task_started(state: PoolState, fact: facts.TaskStarted) -> None:
         move_to_chosen(state, job, task, fact.devices)
     task.state, task.started_at = "running", state.now
     if fact.not_restored:
-        job.snapshot = None
+        set_snapshot(state, job, None)
     note_start(state, job, fact.damaged_checkpoints)
     if any(other.state == "starting" and other.eviction is None for other in job.tasks):
         return
@@ -228,7 +228,8 @@ def task_restored(state: PoolState, fact: facts.TaskRestored) -> None:
 def task_restore_failed(state: PoolState, fact: facts.TaskRestoreFailed) -> None:
     """It started as it does without the snapshot, which is of no use any more."""
     job, task = _find(state, fact)
-    task.restores, task.waits, task.restore_failed, job.snapshot = False, False, True, None
+    task.restores, task.waits, task.restore_failed = False, False, True
+    set_snapshot(state, job, None)
     note_unsaved(state, job)
     reindex(state, job)
 
@@ -244,7 +245,7 @@ def _note_checkpoint(state: PoolState, job: Job, task: Task, checkpoint: facts.C
     if not checkpoint.agreed and job.size > 1:
         return
     task.checkpoint_step, task.checkpoint_at = checkpoint.step, max(0, state.now - ago)
-    job.snapshot = None
+    set_snapshot(state, job, None)
     job.last_checkpoint = min(other.checkpoint_at for other in job.tasks if other.checkpoint_at is not None)
     state.indices.changed_jobs[job.id] = None
 

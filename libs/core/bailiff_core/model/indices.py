@@ -32,6 +32,7 @@ class Indices:
         changed_ends: Changed since `completion_order` was brought up to date.
         open_jobs: How many jobs have not ended (`fold/open_jobs.py`); None: not counted yet.
         left_for: By job, for which jobs it left (`Job.victims`), perhaps of none any more; None: not built yet.
+        snapshot_bytes: By project, what the snapshots of its jobs hold (`model/snapshots.py`); None: not counted yet.
         forgotten: Number of entries deleted from the state's dicts since their last rebuild.
         snapshot: Built, as `node_resources`, `timers`, `completion_order` and `project_tree`, by the module of this name, which
             checks the type.
@@ -57,6 +58,7 @@ class Indices:
     changed_ends: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     open_jobs: Counter[str] | None = field(default=None, compare=False, repr=False)
     left_for: dict[str, dict[str, None]] | None = field(default=None, compare=False, repr=False)
+    snapshot_bytes: Counter[str] | None = field(default=None, compare=False, repr=False)
     forgotten: int = field(default=0, compare=False, repr=False)
     snapshot: object | None = field(default=None, compare=False, repr=False)
     node_resources: object | None = field(default=None, compare=False, repr=False)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from .demand import Checkpointing, Placement
 from .document import (
@@ -17,6 +17,7 @@ from .document import (
     Name,
     ProjectName,
     Text,
+    parse_bytes_with_unit,
     sort_by_name,
 )
 from .identity import IdentityRules, Names
@@ -388,15 +389,17 @@ class RetentionRules(Document):
 
 
 class SnapshotRules(Document):
-    """Snapshots of running jobs at intervals (job field `checkpoint_every`).
+    """Snapshots: how often those of running jobs at intervals (job field `checkpoint_every`), and how much of them is kept.
 
     Attributes:
         min_interval: The shortest interval; a shorter one of a job counts as this.
         at_once: The most jobs that are being saved at a time; the others wait.
+        project_quota: Once the snapshots of a project's jobs hold as many bytes, no node saves another one of it; null: no bound.
     """
 
     min_interval: Duration = 600_000_000
     at_once: Annotated[Integer, Field(ge=0, le=1000)] = 2
+    project_quota: Annotated[Count, BeforeValidator(parse_bytes_with_unit)] | None = None
 
 
 class KubernetesRules(Document):

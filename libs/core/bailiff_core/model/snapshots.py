@@ -3,6 +3,7 @@
 A snapshot is the state of a task as the platform saves it; a checkpoint is what the job itself saves.
 """
 
+from collections import Counter
 from typing import Literal
 
 from bailiff_core.humanize import duration_text, memory_text
@@ -13,7 +14,7 @@ from .grace import grace_of
 from .job_spec import ADDED_LABELS
 from .policy import Policy
 from .snapshot_offer import NotRestored, SnapshotOffer
-from .state import Job, Node, PoolState, StoredSnapshot, Task
+from .state import Job, JobSnapshot, Node, PoolState, StoredSnapshot, Task
 
 SaveStep = Literal["", "dump", "end", "thaw"]
 RestoreStep = Literal["", "continue", "anew"]
@@ -48,7 +49,7 @@ def is_saved_by_node(state: PoolState, job: Job) -> bool:
     """
     if job.unsaved_seq is not None or checkpointing(state.rules, job) not in BY_NODE:
         return False
-    if job.minimum < job.size:
+    if job.minimum < job.size or over_quota(state, job):
         return False
     return all(driver_of(state.nodes[task.node]) is not None for task in job.tasks)
 
@@ -64,7 +65,7 @@ def saved_by(state: PoolState, entry: ActiveEviction) -> Checkpointing:
         return stated
     comes_back = not job.cancelled and entry.eviction.cause != "time-limit" and job.demand.on_eviction != "end"
     able = not entry.part and all(driver_of(state.nodes[task.node]) is not None for task in entry.tasks)
-    able = able and not any(task.waits for task in entry.tasks)
+    able = able and not any(task.waits for task in entry.tasks) and not over_quota(state, job)
     return stated if comes_back and able and not entry.eviction.stuck else "job"
 
 
@@ -75,7 +76,34 @@ def why_not_saved(state: PoolState, job: Job) -> str:
     if job.phase != "running" or any(task.state != "running" or task.eviction or task.waits for task in job.tasks):
         return "not all of its tasks run"
     unable = next((node for task in job.tasks if driver_of(node := state.nodes[task.node]) is None), None)
-    return "" if unable is None else f"{unable.name} saves no tasks"
+    return over_quota(state, job) if unable is None else f"{unable.name} saves no tasks"
+
+
+def over_quota(state: PoolState, job: Job) -> str:
+    """Returns why no other snapshot of the job may be kept; empty: one may. The one that it has would be replaced."""
+    quota = state.rules.snapshots.project_quota
+    if quota is None or snapshot_bytes(state)[job.project] + (job.snapshot is None) <= quota:
+        return ""
+    whose = f"project {job.project}" if job.project else "jobs without a project"
+    held = memory_text(snapshot_bytes(state)[job.project])
+    return f"the snapshots of {whose} hold {held}, and the policy keeps {memory_text(quota)} (snapshots.project_quota)"
+
+
+def snapshot_bytes(state: PoolState) -> Counter[str]:
+    """Returns what the snapshots of each project's open jobs hold; counted once, then kept by the fold."""
+    counts = state.indices.snapshot_bytes
+    if counts is None:
+        counts = state.indices.snapshot_bytes = Counter[str]()
+        for name in state.jobs:
+            if name not in state.ended:
+                job = state.jobs[name]
+                counts[job.project] += bytes_of(job.snapshot)
+    return counts
+
+
+def bytes_of(snapshot: JobSnapshot | None) -> int:
+    """Returns what it holds, as its nodes have said."""
+    return sum(each.bytes for each in snapshot.tasks) if snapshot is not None else 0
 
 
 def is_saving_over(task: Task) -> bool:
