@@ -48,6 +48,8 @@ from bailiff_core.model.message import MESSAGE_TYPES
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.resource_vector import parse_resources
 from bailiff_core.records import AUDIT_TYPES, Break, ChainHead, Record, Wire, continues, encode, facts, record_hash
+from bailiff_core.records.facts import ApplyPolicy
+from bailiff_core.records.request import RECORDS
 from bailiff_kubernetes_bridge.settings import BridgeSettings
 from bailiff_node_agent.environment import environment
 from bailiff_node_agent.settings import NodeAgentSettings
@@ -832,6 +834,31 @@ def test_the_attacks_that_were_tried_name_tests_that_exist() -> None:
         assert files or re.search(r"`\w+`", shown), shown
     for file in re.findall(r"`([\w/]+\.py)`", page):
         assert any(path.endswith(f"/{file}") for path in named), file
+
+
+POSITIONS = {"group", "task", "order", "port", "epoch", "seq"}
+"""Numbers of a request that say which one, not how long or how many."""
+
+
+def amounts(model: type[BaseModel]) -> Iterator[str]:
+    """The fields of a request that are times, counts, or yes and no."""
+    for name, field in model.model_fields.items():
+        within = [field.annotation]
+        for each in within:  # and what is added meanwhile
+            within += get_args(each)
+        if {int, bool} & {each for each in within if isinstance(each, type)}:
+            yield name
+        for each in within:
+            if isinstance(each, type) and issubclass(each, BaseModel):
+                yield from amounts(each)
+
+
+def test_every_time_and_count_of_a_request_has_its_bound_on_the_page_of_claims() -> None:
+    table = rows(section(read("docs/reference/claims.md"), "Every time and count of a request"))
+    named = {name for row in table for name in re.findall(r"`(\w+)", row[0])}
+    asked = {name for body in RECORDS if body is not ApplyPolicy for name in amounts(body)}
+    assert asked - named - POSITIONS == set()
+    assert {"checkpoint_every", "grace", "min_groups", "preemptible"} < asked
 
 
 def test_the_layers_of_the_core_are_those_that_import_linter_enforces() -> None:
