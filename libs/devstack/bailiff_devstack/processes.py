@@ -6,6 +6,7 @@ record on disk (identity.py) by which a later process can adopt or stop it. Noth
 
 import contextlib
 import http.client
+import json
 import os
 import queue
 import signal
@@ -241,14 +242,22 @@ def reap(popen: Child) -> int:
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log, for an error message."""
+    """The last lines of a log, for an error message; of a service's log the sentences."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 16_384))
             text = file.read().decode(errors="replace")
     except OSError:
         return ""
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join(map(_sentence, text.splitlines()[-lines:]))
+
+
+def _sentence(line: str) -> str:
+    try:
+        entry = json.loads(line)
+        return f"{entry['timestamp']} {entry['level']}: {entry['event']}"
+    except (ValueError, TypeError, KeyError):
+        return line
 
 
 _Start = Callable[[], subprocess.Popen[bytes]]

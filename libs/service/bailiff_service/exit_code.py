@@ -29,7 +29,7 @@ class ExitCode(ExplainedCode):
     STOP_TIMED_OUT = 6, "Did not stop within the stop timeout."
     STATE_DIVERGED = 7, "The folded state differs from the log's state digest: a fault in the program or in the log."
     CREDENTIALS = 8, "The service has no valid certificate for a signed pool (docs/how-to/security.md#keys)."
-    DISK = 9, "A file of the service cannot be written: its disk is full, read-only, or fails."
+    DISK = 9, "A file of the service is damaged or cannot be written: its disk is full, read-only, or fails."
     INTERNAL = 70, "Internal error. Restart the service, and report the error with its log."
 
 

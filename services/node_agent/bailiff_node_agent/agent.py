@@ -280,6 +280,11 @@ class Agent:
                     found.append((task.key, path))
         return found
 
+    def take_ended_logs(self) -> list[tuple[TaskKey, Path]]:
+        """The log files of tasks that were forgotten since the last call."""
+        ended = self._releaser.ended_logs
+        return [ended.popleft() for _ in range(len(ended))]
+
     async def remove_ended_logs(self, days: float, most_bytes: int) -> None:
         """Remove logs of tasks that are gone: those unchanged for so many days, and what is beyond so many bytes; 0: no limit."""
         context, unfinished = self.context, self._scratch.unfinished

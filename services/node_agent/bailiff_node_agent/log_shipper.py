@@ -58,26 +58,32 @@ async def remove_ended_logs(agents: Sequence[Agent], days: float, most_bytes: in
 
 
 async def _ship_new(producer: Producer, agents: Sequence[Agent], offsets: Offsets) -> None:
-    """Send what is new in each log, and drop the offsets of tasks that are gone, once there is nothing new."""
+    """Send what is new in each log, and drop the offsets of tasks that are gone, once there is nothing new.
+
+    Also of a task that came and went since the last time. The last line of a task that is gone may lack its end.
+    """
     present = set[At]()
     for agent in agents:
         node = agent.context.node
         for key, path in agent.logs():
             present.add(at := (node.pool, node.name, key))
             offsets.setdefault(at, (path, 0))
-    sent = [at for at in await job_files.reading(_grown, dict(offsets)) if await _ship(producer, at, offsets)]
+        for key, path in agent.take_ended_logs():
+            offsets.setdefault((node.pool, node.name, key), (path, 0))
+    grown = await job_files.reading(_grown, dict(offsets))
+    sent = [at for at in grown if await _ship(producer, at, offsets, is_gone=at not in present)]
     for at in offsets.keys() - present - {*sent}:
         del offsets[at]
 
 
-async def _ship(producer: Producer, at: At, offsets: Offsets) -> bool:
-    """Send the new whole lines of one log; whether there were any."""
+async def _ship(producer: Producer, at: At, offsets: Offsets, *, is_gone: bool = False) -> bool:
+    """Send the new whole lines of one log, or all of its rest once its task is gone; whether there was anything."""
     path, offset = offsets[at]
     try:
         at_data, chunk = await job_files.reading(_read, path, offset)
     except OSError:
         return False
-    end = len(chunk) if len(chunk) == MAX_CHUNK_BYTES else chunk.rfind(b"\n") + 1
+    end = len(chunk) if is_gone or len(chunk) == MAX_CHUNK_BYTES else chunk.rfind(b"\n") + 1
     if end == 0:
         return False
     if at_data > offset:

@@ -1,8 +1,10 @@
 """Logs of ended tasks: kept for days and within bytes, whatever tasks have put in their place."""
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,9 @@ from prometheus_client import generate_latest
 from tests.kits.agent import carry_out, context_on
 from tests.kits.hostile_files import KINDS, immutable, nest
 from tests.kits.memory_bus import MemoryCluster
+from tests.kits.waiting import until
 
+from bailiff_bus import topics
 from bailiff_bus.messages.commands import Fence, RecordRef, StartTask, TaskAssignment
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_devstack.simulated_node import SimulatedInventory
@@ -21,7 +25,7 @@ from bailiff_node_agent import log_shipper
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.disk import FolderStorage
 from bailiff_node_agent.ended_logs import DAY_US, ended_logs
-from bailiff_node_agent.runtime import TaskKey
+from bailiff_node_agent.runtime import TaskKey, UnknownTask
 from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_service.clock_and_ids import SYSTEM
 from bailiff_service.metrics import Metrics
@@ -51,7 +55,8 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
     start = StartTask(**common, ordered_by=RecordRef(epoch=1, seq=9), job=KEY.job, spec=JobSpec(command=("sleep", "600")), **rest)
     await carry_out(made, start)
     yield made
-    await runtime.kill(KEY)
+    with suppress(UnknownTask):  # forgotten meanwhile
+        await runtime.kill(KEY)
     await runtime.close()
 
 
@@ -129,17 +134,38 @@ async def test_the_shipper_forgets_a_task_that_is_gone_once_its_output_is_sent(t
     cluster = MemoryCluster(clock=lambda: 0)
     cluster.create_topics(pools=1)
     producer = await cluster.client("agent").producer()
-    paths = [tmp_path / "a.log", tmp_path / "b.log"]
+    paths = [tmp_path / "a.log", tmp_path / "b.log", tmp_path / "came and went.log"]
     for path in paths:
         path.write_text("line\n")
-    keys = [TaskKey("a", 1, "0"), TaskKey("b", 1, "0")]
-    tasks = [*zip(keys, paths, strict=True)]
-    of_node: Any = SimpleNamespace(context=SimpleNamespace(node=SimpleNamespace(pool="pool-a", name="n1")), logs=lambda: tasks)
+    keys = [TaskKey("a", 1, "0"), TaskKey("b", 1, "0"), TaskKey("c", 1, "0")]
+    tasks = [*zip(keys, paths, strict=True)][:2]
+    ended = [(keys[2], paths[2])]
+    of_node: Any = SimpleNamespace(
+        context=SimpleNamespace(node=SimpleNamespace(pool="pool-a", name="n1")),
+        logs=lambda: tasks,
+        take_ended_logs=lambda: [ended.pop() for _ in [*ended]],
+    )
     offsets: log_shipper.Offsets = {}
     await log_shipper._ship_new(producer, [of_node], offsets)
     paths[0].write_text("line\nlast\nno line")
     del tasks[0]
     await log_shipper._ship_new(producer, [of_node], offsets)
-    assert offsets[("pool-a", "n1", keys[0])] == (paths[0], 10), "it is read to its end"
     await log_shipper._ship_new(producer, [of_node], offsets)
     assert [*offsets] == [("pool-a", "n1", keys[1])]
+    partitions = range(topics.JOB_LOGS.partition_count(1))
+    sent = [message.value for part in partitions for message in cluster.messages(topics.JOB_LOGS.name, part)]
+    assert sorted(sent) == [b"last\nno line", b"line\n", b"line\n", b"line\n"], "each is read to its end"
+
+
+async def test_the_log_of_a_task_that_came_and_went_is_named_once(agent: Agent) -> None:
+    runtime: Any = agent.context.runtimes["process"]
+    path = runtime.log_path(KEY)
+    running = asyncio.create_task(agent.run())
+    await runtime.kill(KEY)
+    await until(lambda: agent.tasks[KEY].state == "released")
+    agent.received(agent.context.reports.unsent()[-1][0])
+    await until(lambda: not runtime.folders.task(KEY).exists())
+    running.cancel()
+    await asyncio.wait([running])
+    assert agent.take_ended_logs() == [(KEY, path)]
+    assert agent.take_ended_logs() == []

@@ -346,6 +346,18 @@ async def test_what_an_agent_left_half_made_or_half_removed_is_cleared_away(agen
     assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
 
 
+@pytest.mark.parametrize("name", ["task.json", "lock"])
+async def test_a_folder_without_its_record_or_lock_is_of_a_task_that_was_removed(
+    agent: ProcessRuntime, tmp_path: Path, name: str
+) -> None:
+    running = await run(agent, "exec sleep 300", tmp_path)
+    (agent.folders.task(KEY) / name).unlink()
+    again = ProcessRuntime(tmp_path / "state")
+    assert await again.adopt() == []
+    assert not lives(int(running.instance)), "its job runs elsewhere"
+    assert again.folders.tasks() == []
+
+
 async def test_forgetting_a_task_before_its_supervisor_has_exited_is_harmless(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "true", tmp_path)
     while not (agent.folders.task(KEY) / "exit.json").exists():

@@ -6,13 +6,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from bailiff_service.exit_code import ExitCode, MustStop
 
-class DamagedFile(Exception):
+
+class DamagedFile(MustStop):
     """A state file is corrupt. Reading it as empty could carry out a command twice."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(
-            f"{name} is damaged: {what}. Bailiff does not repair it by itself: restore the folder before you start the agent"
+            ExitCode.DISK,
+            f"{name} is damaged: {what}. Bailiff does not repair it by itself: restore the folder before you start the agent",
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bailiff_node_agent.disk.storage import write_durably
+from bailiff_node_agent.disk.storage import DamagedFile, write_durably
 from bailiff_node_agent.runtime.supervisor.host import boot_id, boottime_us
 from bailiff_node_agent.runtime.supervisor.notice import withdraw_notice, write_notice
 from bailiff_node_agent.runtime.supervisor.processes import Process, send
@@ -32,6 +32,7 @@ from .port import (
     Steps,
     TaskKey,
     TaskStillRunning,
+    UnknownTask,
     User,
 )
 from .process_tree import is_alive, stray_processes
@@ -169,7 +170,10 @@ class SupervisedRuntime(Runtime):
         return tuple(process.pid for process in self._processes(key))
 
     def log_path(self, key: TaskKey) -> Path | None:
-        return read_task_record(self.folders.known(key)).log
+        try:
+            return read_task_record(self.folders.known(key)).log
+        except DamagedFile as damage:
+            raise UnknownTask(str(damage)) from damage
 
     def terminal_path(self, key: TaskKey) -> Path | None:
         path = self.folders.known(key) / SOCKET

@@ -98,7 +98,13 @@ class TaskFolders:
             await self.unfinished.remove(held)
 
     def abandoned(self) -> list[Path]:
-        """What an earlier agent had begun to make or to remove when it ended, or could not remove: to be removed."""
+        """What an earlier agent had begun to make or to remove when it ended, or could not remove: to be removed.
+
+        A task folder that lacks its record or its lock is one whose removal somebody has begun.
+        """
+        for folder in self.tasks():
+            if not all((folder / name).exists() for name in ("task.json", "lock")):
+                self.unfinished.take(folder)
         controls = sorted(self._controls.iterdir()) if self._controls.exists() else ()
         for folder in controls:
             if not (self._tasks / folder.name).exists():

@@ -1,9 +1,12 @@
 """Release of an exited task: its devices are given back only once they are seen to be free."""
 
 import asyncio
+from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 from bailiff_bus.messages.reports import TaskReleasedReport
 from bailiff_core.records.facts import HostReading
@@ -19,9 +22,13 @@ from bailiff_node_agent.scratch import Scratch
 from .saving import remove_older
 from .task_table import LocalTask, TaskTable
 
+MOST_ENDED_LOGS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Releaser:
+    """ended_logs: of tasks that were forgotten since the log shipper last looked; the newest, where none looks."""
+
     context: AgentContext
     tasks: TaskTable
     quarantine: DeviceQuarantine
@@ -29,6 +36,7 @@ class Releaser:
     scratch: Scratch
     reporter: Reporter
     background: Background
+    ended_logs: deque[tuple[TaskKey, Path]] = field(default_factory=partial(deque, maxlen=MOST_ENDED_LOGS))
     _forgetting: dict[TaskKey, asyncio.Task[None]] = field(default_factory=dict)
 
     async def release(self, task: LocalTask) -> None:
@@ -108,8 +116,12 @@ class Releaser:
     async def _forget(self, task: LocalTask) -> None:
         self.context.evictions.end(str(task.key))
         self.shares.remove(str(task.key))
+        runtime = self.context.runtimes[task.runtime]
         try:
-            await self.context.runtimes[task.runtime].forget(task.key)
+            path = runtime.log_path(task.key)
+            if path is not None:
+                self.ended_logs.append((task.key, path))
+            await runtime.forget(task.key)
         finally:
             self._forgetting.pop(task.key, None)
 
