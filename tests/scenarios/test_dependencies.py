@@ -2,6 +2,7 @@
 
 import pytest
 from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
+from tests.kits.story_script import play
 
 from bailiff.client.errors import ClientError
 from bailiff.client.job_parser import job_from
@@ -31,9 +32,7 @@ def test_a_job_starts_after_the_jobs_that_it_waits_for_have_succeeded() -> None:
     assert story.phases()["train"] == "waiting"
     story.ends("prep-1", after=HOUR)
     assert story.phases()["train"] == "waiting"
-    story.ends("prep-2", after=HOUR)
-    story.expect("DependenciesMet", job="train")
-    story.expect("JobPlaced", job="train")
+    play("+1h; ends prep-2; => DependenciesMet train; => JobPlaced train", story=story)
     assert story.job("train").queued_since == story.state.now, "its waiting time counts from when it may start"
     story.holds()
 
@@ -93,10 +92,7 @@ def test_it_can_be_paused_and_cancelled_while_it_waits() -> None:
     story.runs("prep", gpus=1)
     for name in ("one", "two", "three"):
         submit_after(story, name, "prep", gpus=1)
-    story.cancel("one")
-    story.pause("two")
-    story.pause("three")
-    story.resume("three")
+    play("cancel one; pause two; pause three; resume three", story=story)
     assert story.phases() == {"prep": "running", "one": "cancelled", "two": "waiting", "three": "waiting"}
     story.ends("prep")
     assert story.phases() == {"prep": "succeeded", "one": "cancelled", "two": "paused", "three": "starting"}
@@ -111,9 +107,7 @@ def test_a_preempted_or_restarted_dependency_has_not_ended() -> None:
     submit_after(story, "train", "prep", until="ended", gpus=1)
     story.ends("prep", code=1, after=MINUTE)
     assert story.phases()["train"] == "waiting", "prep is tried again"
-    story.wait(HOUR)
-    story.started("prep")
-    story.ends("prep")
+    play("wait 1h; started prep; ends prep", story=story)
     assert story.phases()["train"] == "starting"
     story.holds()
 

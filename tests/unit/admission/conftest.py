@@ -2,15 +2,10 @@
 
 import pytest
 from tests.kits.log_builder import Story
+from tests.kits.story_script import play
 
 
 @pytest.fixture
 def story() -> Story:
     """n1 runs `low`; `done` has ended; nothing else has happened."""
-    story = Story()
-    story.node("n1", gpus=8)
-    story.node("n2", gpus=8)
-    story.runs("low", gpus=4, tasks=2)
-    story.runs("done", gpus=1)
-    story.ends("done", 0)
-    return story
+    return play("node n1: 8 gpus; node n2: 8 gpus; runs low: 2 x 4 gpus; runs done: 1 gpu; ends done 0")

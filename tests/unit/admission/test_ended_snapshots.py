@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.kits.log_builder import Story
+from tests.kits.story_script import play
 
 from bailiff_admission.ended_snapshots import EndedSnapshots
 from bailiff_bus.messages.commands import RemoveSnapshots
@@ -69,9 +70,7 @@ def test_however_it_ends(story: Story, how: str, outcome: str) -> None:
 def test_those_of_every_node_that_it_was_on(story: Story) -> None:
     ended = EndedSnapshots()
     saved(story, FIRST)
-    story.drain("n1")
-    story.resume("job")
-    story.started("job")
+    play("drain n1; resume job; started job", story=story)
     saved(story, SECOND)
     story.cancel("job")
     assert told(observed(story, ended, 0)) == [("n1", [FIRST]), ("n2", [SECOND])]
@@ -119,7 +118,5 @@ def test_a_newer_one_that_is_on_record_replaces_the_older(story: Story) -> None:
     saved_running(story, SECOND)
     assert told(observed(story, ended, since)) == [("n1", [FIRST])]
     since = len(story.records)
-    story.cancel("job")
-    story.begin("job")
-    story.ends("job", -9)
+    play("cancel job; begin job; ends job -9", story=story)
     assert told(observed(story, ended, since)) == [("n1", [SECOND])]

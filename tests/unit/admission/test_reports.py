@@ -1,6 +1,7 @@
 """Reports of agents: numbered per incarnation, and reconciled with the log."""
 
 import pytest
+from tests.kits.story_script import play
 from tests.unit.admission.kit import announced, report
 
 from bailiff_admission.request_handlers.reports import ReportNumbers, facts_of_report, orphans_of
@@ -144,9 +145,7 @@ def test_heartbeats_are_no_facts(story):
 
 
 def test_a_reserved_task_cannot_be_released(story):
-    story.submit("high", gpus=8, tasks=2, cls="interactive")
-    story.propose()
-    assert story.job("high").phase == "reserved"
+    play("submit high: interactive, 2 x 8 gpus; propose; high is reserved", story=story)
     where = story.state.nodes[story.job("high").tasks[0].node].name
     assert facts_of_report(story.state, of_task(TaskReleasedReport, "high", node=where)) == []
 
@@ -165,10 +164,7 @@ def test_stages_are_recorded_once(story):
 def test_reports_after_a_cancelled_eviction(story):
     assert facts_of_report(story.state, of_task(TaskEvictionCancelledReport)) == []  # no cancellation
     assert facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport)) == []
-    story.submit("high", gpus=8, tasks=2, cls="interactive")
-    story.propose()
-    story.begin("low")
-    story.cancel("high")
+    play("submit high: interactive, 2 x 8 gpus; propose; begin low; cancel high", story=story)
     cancelled = of_task(TaskEvictionCancelledReport)
     assert names(facts_of_report(story.state, cancelled)) == ["TaskEvictionCancelled"]
     story.cycle(*facts_of_report(story.state, cancelled))
@@ -330,9 +326,7 @@ def test_a_step_may_be_confirmed_again_where_it_is_raised(story):
         story.cycle(*found) if found else None
         return [fact.step for fact in found]
 
-    story.cancel("low")
-    story.begin("low")
-    story.staged("low", "noticed")
+    play("cancel low; begin low; staged low noticed", story=story)
     assert [confirmed(step) for step in (5, 5, 9, 8)] == [[5], [], [9], []]
 
 

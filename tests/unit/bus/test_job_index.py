@@ -2,6 +2,7 @@
 
 import pytest
 from tests.kits.log_builder import Story
+from tests.kits.story_script import play
 
 from bailiff_core.fold import apply
 from bailiff_core.model.state import PoolState
@@ -21,10 +22,7 @@ def indexed(story: Story) -> tuple[JobIndex, PoolState]:
 
 
 def test_a_stored_index_goes_on_where_it_was() -> None:
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("one", gpus=1)
-    story.runs("two", gpus=1)
+    story = play("node n1: 8 gpus; runs one: 1 gpu; runs two: 1 gpu")
     index, state = indexed(story)
     restored = JobIndex()
     stored = index.to_bytes(state)
@@ -44,9 +42,7 @@ def test_a_stored_index_goes_on_where_it_was() -> None:
 
 @pytest.mark.parametrize("damaged", ["cut", "longer", "no line"])
 def test_a_damaged_index_is_not_used(damaged: str) -> None:
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("one", gpus=1)
+    story = play("node n1: 8 gpus; runs one: 1 gpu")
     index, state = indexed(story)
     stored = index.to_bytes(state)
     bad = {"cut": stored[:-8], "longer": stored + bytes(8), "no line": stored.replace(b"\n", b"")}[damaged]
@@ -58,12 +54,7 @@ def test_a_damaged_index_is_not_used(damaged: str) -> None:
 
 def test_jobs_of_a_decision_whose_request_an_index_has_not_seen_are_looked_for_in_the_log() -> None:
     """It was before the snapshot at which the index begins: what the index has of these jobs is not all."""
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=8)
-    story.submit("other", gpus=8)
-    story.submit("high", gpus=8, cls="interactive")
-    story.propose()
+    story = play("node n1: 8 gpus; runs low: 8 gpus; submit other: 8 gpus; submit high: interactive, 8 gpus; propose")
     whole, state = indexed(story)
     assert [whole.of(job, state) is not None for job in ("low", "high", "other")] == [True, True, True]
     late = JobIndex()

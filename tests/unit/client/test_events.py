@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.kits.log_builder import MINUTE, Story
+from tests.kits.story_script import play
 from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story
 
 from bailiff.client.errors import ExitCode
@@ -63,12 +64,9 @@ def test_events_of_a_preemptor(log_writer: LogWriter) -> None:
 
 @pytest.mark.parametrize("elastic", ["live", "restart"])
 def test_a_shrink_is_one_event_whatever_order_its_tasks_leave_in(elastic: str) -> None:
-    story = Story()
-    story.node("n1", gpus=8)
+    story = play("node n1: 8 gpus")
     story.runs("wide", gpus=1, tasks=8, min_tasks=4, elastic=elastic)
-    story.submit("high", gpus=4, cls="inference", after=MINUTE)
-    story.propose()
-    story.begin("wide")
+    play("+1m; submit high: inference, 4 gpus; propose; begin wide", story=story)
     for task in (6, 4, 7, 5) if elastic == "live" else (6, 0, 4, 7, 3, 5, 1, 2):
         story.exits("wide", code=85, task=task)
         story.releases("wide", task=task)
@@ -85,20 +83,13 @@ def test_a_shrink_is_one_event_whatever_order_its_tasks_leave_in(elastic: str) -
 
 @pytest.mark.parametrize("late", [False, True])
 def test_tasks_that_stay_do_not_hide_a_shrink(late: bool) -> None:
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("wide", gpus=1, tasks=8, min_tasks=4)
-    story.submit("high", gpus=2, cls="inference", after=MINUTE)
-    story.propose()
-    story.begin("wide")
-    story.cancel("high")
-    story.exits("wide", code=85, task=6)
-    story.releases("wide", task=6)
+    story = play(
+        "node n1: 8 gpus; runs wide: 8 x 1 gpu, min 4; +1m; submit high: inference, 2 gpus; propose; begin wide; cancel high",
+        "exits wide code=85 task=6; releases wide task=6",
+    )
     assert [row["tasks"] for row in of_story(story) if row["type"] == "Shrunk"] == []  # whether 7 stays is not known yet
     if late:
-        story.cancel_eviction_refused("wide", task=7)
-        story.exits("wide", code=85, task=7)
-        story.releases("wide", task=7)
+        play("cancel_eviction_refused wide task=7; exits wide code=85 task=7; releases wide task=7", story=story)
     else:
         story.eviction_cancelled("wide", task=7)
     assert [row["tasks"] for row in of_story(story) if row["type"] == "Shrunk"] == ["6-7" if late else "6"]
@@ -106,11 +97,7 @@ def test_tasks_that_stay_do_not_hide_a_shrink(late: bool) -> None:
 
 @pytest.mark.parametrize("end", ["cancelled", "evicted whole", "the others finish", "its last task finishes"])
 def test_a_job_that_ends_while_it_shrinks_has_one_event_for_what_became_of_it(end: str) -> None:
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("wide", gpus=1, tasks=8, min_tasks=4)
-    story.submit("high", gpus=4, cls="inference", after=MINUTE)
-    story.propose()
+    story = play("node n1: 8 gpus; runs wide: 8 x 1 gpu, min 4; +1m; submit high: inference, 4 gpus; propose")
     for task in (4, 5):
         story.ends("wide", code=85, task=task)
     if end == "cancelled":
@@ -150,12 +137,9 @@ def test_a_job_that_ends_while_it_shrinks_has_one_event_for_what_became_of_it(en
 )
 def test_explain_says_later_what_the_event_said_is_lost(demand: dict[str, Any], leaves: tuple[int, ...]) -> None:
     """While its tasks leave one by one, and after they have left."""
-    story = Story()
-    story.node("n1", gpus=4)
+    story = play("node n1: 4 gpus")
     story.runs("low", gpus=1, tasks=4, **demand)
-    story.submit("high", gpus=2, cls="inference", after=11 * MINUTE)
-    story.propose()
-    story.begin("low")
+    play("+11m; submit high: inference, 2 gpus; propose; begin low", story=story)
     for task in leaves:
         story.ends("low", code=85, task=task, after=MINUTE)
     (reason,) = [row["reason"] for row in of_story(story) if row["type"] == "Preempted"]
@@ -191,12 +175,7 @@ def test_a_job_that_failed_is_restarted_and_not_resumed() -> None:
     finished_story(log_writer)
     log_writer.finish("train-8", exit_code=3)  # it was preempted before; its failures exceed the maximum
     assert types_of(log_writer, "train-8")[-1] == "Failed"
-    story = Story()
-    story.node("n1", gpus=1)
-    story.runs("brittle", gpus=1, max_failures=1)
-    story.ends("brittle", code=3)
-    story.wait(MINUTE)
-    story.started("brittle")
+    story = play("node n1: 1 gpu; runs brittle: 1 gpu, max_failures 1; ends brittle code=3; wait 1m; started brittle")
     types = [row["type"] for row in of_story(story) if row["job"] == "brittle"]
     assert [event_type for event_type in types if event_type != "Pending"] == [
         "Submitted",
@@ -209,32 +188,20 @@ def test_a_job_that_failed_is_restarted_and_not_resumed() -> None:
 
 
 def test_a_job_whose_reservation_was_dropped_starts_and_does_not_restart() -> None:
-    story = Story()
-    story.node("n1", gpus=1)
-    story.runs("old", gpus=1)
-    story.submit("next", gpus=1, after=MINUTE)
-    story.exits("old")
-    assert story.job("next").phase == "reserved"
-    story.evict("next")
-    story.releases("old")
-    story.started("next", after=MINUTE)
-    assert story.job("next").attempt == 2
+    story = play(
+        "node n1: 1 gpu; runs old: 1 gpu; +1m; submit next: 1 gpu; exits old; next is reserved; evict next; releases old",
+        "+1m; started next; next.attempt = 2",
+    )
     types = [row["type"] for row in of_story(story) if row["job"] == "next"]
     assert [event_type for event_type in types if event_type in ("Started", "Restarted", "Resumed")] == ["Started"]
 
 
 def test_a_start_is_one_event_and_a_growth_is_one_event_however_many_tasks_join() -> None:
     """Each task above the minimum is placed by a decision of its own."""
-    story = Story()
-    story.node("n1", gpus=4)
-    story.runs("elastic", gpus=1, tasks=9, min_tasks=2, elastic="live")
-    story.node("n2", gpus=3)
-    story.started("elastic", task=6, after=MINUTE)
-    story.started("elastic", task=4)
-    story.started("elastic", task=5)
-    story.node("n3", gpus=2)
-    story.started("elastic", task=7)
-    story.started("elastic", task=8)
+    story = play(
+        "node n1: 4 gpus; runs elastic: 9 x 1 gpu, min 2, elastic live; node n2: 3 gpus; +1m; started elastic task=6",
+        "started elastic task=4; started elastic task=5; node n3: 2 gpus; started elastic task=7; started elastic task=8",
+    )
     assert len(list(story.decisions("JobGrown"))) == 7
     told = [(row["type"], row["reason"]) for row in of_story(story) if row["job"] == "elastic"][1:]
     started, *grown = [(word, reason) for word, reason in told if word != "Scheduled"]
@@ -243,10 +210,7 @@ def test_a_start_is_one_event_and_a_growth_is_one_event_however_many_tasks_join(
 
 
 def test_tasks_that_wait_for_resources_are_one_reservation_and_one_growth() -> None:
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("short", gpus=1, tasks=3)
-    story.runs("wide", gpus=1, tasks=8, min_tasks=2, elastic="live")
+    story = play("node n1: 8 gpus; runs short: 3 x 1 gpu; runs wide: 8 x 1 gpu, min 2, elastic live")
     for task in range(3):
         story.exits("short", task=task, after=MINUTE)
     for task in range(3):
@@ -293,13 +257,7 @@ def test_csv_formulas_are_escaped(tmp_path: Path) -> None:
 
 def cancelled_in_the_grace() -> Story:
     """high is cancelled after low got its notice."""
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=4, tasks=2)
-    story.submit("high", gpus=8, cls="inference", after=MINUTE)
-    story.propose()
-    story.begin("low")
-    return story
+    return play("node n1: 8 gpus; runs low: 2 x 4 gpus; +1m; submit high: inference, 8 gpus; propose; begin low")
 
 
 def told(story: Story) -> list[tuple[str, str]]:
@@ -308,11 +266,7 @@ def told(story: Story) -> list[tuple[str, str]]:
 
 def test_an_eviction_that_its_nodes_could_not_cancel_continues() -> None:
     story = cancelled_in_the_grace()
-    story.staged("low", "term_sent")
-    story.cancel("high")
-    story.cancel_eviction_refused("low", task=1)
-    story.yields("low")
-    story.started("low")
+    play("staged low term_sent; cancel high; cancel_eviction_refused low task=1; yields low; started low", story=story)
     types = ["Preempted", "EvictionContinues", "Requeued", "Scheduled", "Resumed"]
     assert [word for word, _ in told(story)] == types
     assert told(story)[1][1] == "on n1, too late: it was already told to stop; it resumes later"
@@ -324,11 +278,10 @@ def test_one_eviction_is_one_event_of_each_kind_however_many_nodes_answer(answer
     story = Story()
     for node in ("n1", "n2", "n3", "n4"):
         story.node(node, gpus=2)
-    story.runs("wide", gpus=1, tasks=8, min_tasks=4, elastic="live")
-    story.submit("high", gpus=1, tasks=4, cls="inference", after=MINUTE)
-    story.propose()
-    story.begin("wide")
-    story.cancel("high")
+    play(
+        "runs wide: 8 x 1 gpu, min 4, elastic live; +1m; submit high: inference, 4 x 1 gpu; propose; begin wide; cancel high",
+        story=story,
+    )
     for task, answer in ((int(each[0]), each[1]) for each in answers.split()):
         if answer == "x":
             story.exits("wide", code=85, task=task)

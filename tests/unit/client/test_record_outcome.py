@@ -2,6 +2,7 @@
 
 import pytest
 from tests.kits.log_builder import MINUTE, SECOND, Story
+from tests.kits.story_script import play
 
 from bailiff.explain.outcome import Outcome
 from bailiff_core.records import Record, decisions, facts
@@ -25,11 +26,7 @@ def sentences(story: Story, record: Record) -> list[str]:
 @pytest.fixture
 def asked() -> Story:
     """low has the machine, and high has asked for it."""
-    story = Story()
-    story.node("n1", gpus=4)
-    story.runs("low", gpus=4)
-    story.submit("high", gpus=4, cls="inference", after=MINUTE)
-    return story
+    return play("node n1: 4 gpus; runs low: 4 gpus; +1m; submit high: inference, 4 gpus")
 
 
 def test_a_request_without_an_answer_says_so(asked: Story) -> None:
@@ -44,12 +41,9 @@ def test_a_request_that_was_granted_names_the_decision(asked: Story) -> None:
 
 
 def test_a_request_that_was_refused_says_why() -> None:
-    story = Story()
-    story.node("n1", gpus=4)
-    story.runs("fixed", gpus=4, preemptible=False)
-    story.runs("low", gpus=0)
-    story.submit("high", gpus=4, cls="inference")
-    story.propose()
+    story = play(
+        "node n1: 4 gpus; runs fixed: 4 gpus, preemptible false; runs low: 0 gpus; submit high: inference, 4 gpus; propose",
+    )
     (texts,) = came_of(story, decisions.PreemptionRequested)
     assert "Preemption refused: high, no permitted set of victims is sufficient, which victim selection claims" in texts
 
@@ -62,11 +56,7 @@ def test_a_request_without_a_proposal_in_time_is_repeated(asked: Story) -> None:
 
 
 def test_a_job_that_shrinks_is_told_once_with_all_its_tasks() -> None:
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("wide", gpus=1, tasks=8, min_tasks=4, elastic="live")
-    story.submit("high", gpus=4, cls="inference", after=MINUTE)
-    story.propose()
+    story = play("node n1: 8 gpus; runs wide: 8 x 1 gpu, min 4, elastic live; +1m; submit high: inference, 4 gpus; propose")
     for task in (4, 6):
         story.exits("wide", code=85, task=task)
         story.releases("wide", task=task)
@@ -81,12 +71,10 @@ def test_a_job_that_shrinks_is_told_once_with_all_its_tasks() -> None:
 
 
 def test_a_job_that_restarts_to_shrink_is_told_as_one_eviction() -> None:
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("wide", gpus=1, tasks=8, min_tasks=4, elastic="restart")
-    story.submit("high", gpus=4, cls="inference", after=MINUTE)
-    story.propose()
-    story.yields("wide")
+    story = play(
+        "node n1: 8 gpus; runs wide: 8 x 1 gpu, min 4, elastic restart; +1m; submit high: inference, 4 gpus; propose",
+        "yields wide",
+    )
     requeued, started = came_of(story, decisions.PreemptionDecided)
     assert "Job requeued: wide, attempt 1 stopped in time: preemption, restarts without tasks 4-7, lost " in requeued
     assert ": Job starting: high" in started
@@ -126,9 +114,7 @@ def test_a_place_says_how_the_attempt_ended(asked: Story) -> None:
 
 
 def test_a_silent_machine_is_followed_to_its_return_or_its_loss() -> None:
-    story = Story()
-    story.node("n1", gpus=1)
-    story.silent("n1", after=MINUTE)
+    story = play("node n1: 1 gpu; +1m; silent n1")
     assert came_of(story, facts.NodeUnreachable) == ["n1 has not reported since."]
     story.reachable("n1", after=SECOND)
     assert came_of(story, facts.NodeUnreachable) == ["At 01-01 00:01:01, 1s later: Node reachable: n1, heartbeats resumed."]

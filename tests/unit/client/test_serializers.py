@@ -8,7 +8,8 @@ import pytest
 import yaml
 from rich.console import Console
 from tests.kits.builders import group
-from tests.kits.log_builder import GIB, Story
+from tests.kits.log_builder import GIB
+from tests.kits.story_script import play
 from tests.unit.client.kit import MINUTE, SECOND, LogWriter, finished_story, preemption_story, quiet_story
 
 from bailiff.cli.session import Output, as_text
@@ -74,10 +75,7 @@ def test_pending_time_counts_from_the_last_eviction() -> None:
 
 
 def test_pending_time_counts_from_the_last_failure() -> None:
-    story = Story()
-    story.node("n1", gpus=4)
-    story.runs("train", gpus=4, max_failures=1)
-    story.ends("train", 3, after=MINUTE)
+    story = play("node n1: 4 gpus; runs train: 4 gpus, max_failures 1; +1m; ends train 3")
     (row,) = job_rows(story.state, story.state.now + SECOND)
     assert (row["state"], row["failures"], row["pending_s"]) == ("pending", 1, 1)
     assert row["pending_since"] != row["submitted_at"]
@@ -194,8 +192,7 @@ def test_a_finished_preemption_leaves_final_states() -> None:
 
 
 def test_a_shared_gpu_has_its_tasks_and_free_share() -> None:
-    story = Story()
-    story.node("n1", gpus=2)
+    story = play("node n1: 2 gpus")
     story.runs("a", group(2, gpu_share_milli=250))
     story.runs("b", group(gpu_share_bytes=20 * GIB))
     story.runs("whole", gpus=1)
@@ -210,8 +207,7 @@ def test_a_shared_gpu_has_its_tasks_and_free_share() -> None:
 
 
 def test_the_list_of_nodes_says_which_save_tasks_where_any_has_a_driver() -> None:
-    story = Story()
-    story.node("n1", gpus=1)
+    story = play("node n1: 1 gpu")
     out = io.StringIO()
     Console(width=140, file=out).print(nodes_table(node_rows(story.state)))
     assert "SAVES TASKS" not in out.getvalue()
@@ -226,8 +222,7 @@ def test_the_list_of_nodes_says_which_save_tasks_where_any_has_a_driver() -> Non
 
 
 def test_describe_shows_the_constraints_of_a_job() -> None:
-    story = Story()
-    story.node("n1", gpus=4, labels={"zone": "a"})
+    story = play("node n1: 4 gpus, zone=a")
     limits = {"run_time_limit": 7_200_000_000, "labels": {"team": "nlp"}, "project": "vision"}
     story.submit("bound", gpus=8, topology={"topology": "racks", "required": "zone"}, **limits)
     job = story.job("bound")
@@ -250,8 +245,7 @@ def test_describe_shows_the_constraints_of_a_job() -> None:
     ],
 )
 def test_a_victim_says_what_becomes_of_its_job(demand: dict[str, Any], gpus: int, effect: str) -> None:
-    story = Story()
-    story.node("n1", gpus=8)
+    story = play("node n1: 8 gpus")
     story.runs("wide", gpus=1, tasks=8, **demand)
     story.submit("high", gpus=gpus, cls="inference", after=MINUTE)
     story.propose()
@@ -262,8 +256,7 @@ def test_a_victim_says_what_becomes_of_its_job(demand: dict[str, Any], gpus: int
 
 @pytest.mark.parametrize(("demand", "effect"), [({}, "evicted"), ({"on_eviction": "end"}, "ends")])
 def test_a_drain_says_whether_the_job_comes_back(demand: dict[str, Any], effect: str) -> None:
-    story = Story()
-    story.node("n1", gpus=8)
+    story = play("node n1: 8 gpus")
     story.runs("wide", gpus=8, **demand)
     (row,) = affected_by(story.state, story.state.nodes[0], Drain(0, "quick", "", None))
     assert row["effect"] == effect
@@ -273,10 +266,7 @@ def test_a_drain_says_whether_the_job_comes_back(demand: dict[str, Any], effect:
 
 
 def test_describe_names_why_a_job_failed_and_counts_its_last_failure() -> None:
-    story = Story()
-    story.node("n1", gpus=4)
-    story.runs("bad", gpus=4, max_failures=0)
-    story.ends("bad", code=3)
+    story = play("node n1: 4 gpus; runs bad: 4 gpus, max_failures 0; ends bad code=3")
     details = job_details(story.state, story.job("bad"), story.state.now, list(story.records), [])
     assert (details["summary"]["failures"], details["summary"]["evictions"]) == (1, 0)
     out = io.StringIO()
@@ -292,18 +282,14 @@ def test_describe_names_why_a_job_failed_and_counts_its_last_failure() -> None:
 
 
 def test_describe_names_the_saved_step_that_a_job_resumed_from_until_it_saves_again() -> None:
-    story = Story()
-    story.node("n1", gpus=4)
-    story.runs("low", gpus=4)
-    story.cycle(facts.TaskResumed(**story.at("low", 0), step=7, from_attempt=1))
+    story = play("node n1: 4 gpus; runs low: 4 gpus; report TaskResumed low step=7 from_attempt=1")
     out = io.StringIO()
     Console(file=out, width=140).print(job_block(job_details(story.state, story.job("low"), story.state.now, [], [])))
     assert "7 by an earlier attempt" in out.getvalue()
 
 
 def test_the_time_of_an_ended_job_is_said_to_be_that_of_its_last_attempt() -> None:
-    story = Story()
-    story.node("n1", gpus=4)
+    story = play("node n1: 4 gpus")
     for name, fails in (("again", True), ("once", False)):
         story.runs(name, gpus=2, max_failures=3)
         if fails:

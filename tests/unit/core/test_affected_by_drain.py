@@ -2,6 +2,7 @@
 
 import pytest
 from tests.kits.builders import Sketch, group
+from tests.kits.story_script import play
 
 from bailiff_core.actions.migrate import moves_off_drained_nodes
 from bailiff_core.lifecycle.operator_actions import affected_by_drain
@@ -17,46 +18,33 @@ def node_of(story, job, task):
     return story.state.nodes[story.job(job).tasks[task].node].name
 
 
-def test_an_idle_node_affects_nobody(story):
-    story.node("n1")
-    story.node("n2")
-    story.runs("there", gpus=8)
+def test_an_idle_node_affects_nobody():
+    story = play("node n1; node n2; runs there: 8 gpus")
     idle = "n2" if node_of(story, "there", 0) == "n1" else "n1"
     assert affected(story, idle) == []
 
 
-def test_a_gang_with_one_task_there_is_evicted_whole(story):
-    story.node("n1")
-    story.node("n2")
-    story.runs("gang", gpus=8, tasks=2)
+def test_a_gang_with_one_task_there_is_evicted_whole():
+    story = play("node n1; node n2; runs gang: 2 x 8 gpus")
     on = node_of(story, "gang", 1)
     assert affected(story, on) == [("gang", (1,), True, False)]
 
 
-def test_of_an_elastic_gang_only_the_tasks_there_are_evicted(story):
-    story.node("n1")
-    story.node("n2")
-    story.runs("elastic", gpus=8, tasks=2, min_tasks=1)
-    story.started("elastic")
+def test_of_an_elastic_gang_only_the_tasks_there_are_evicted():
+    story = play("node n1; node n2; runs elastic: 2 x 8 gpus, min 1; started elastic")
     on = node_of(story, "elastic", 1)
     assert affected(story, on) == [("elastic", (1,), False, False)]
 
 
-def test_a_job_that_is_being_evicted_counts_as_whole(story):
-    story.node("n1")
-    story.node("n2")
-    story.runs("elastic", gpus=8, tasks=2, min_tasks=1)
-    story.started("elastic")
+def test_a_job_that_is_being_evicted_counts_as_whole():
+    story = play("node n1; node n2; runs elastic: 2 x 8 gpus, min 1; started elastic")
     on = node_of(story, "elastic", 1)
     story.evict("elastic")
     assert affected(story, on) == [("elastic", (1,), True, False)]
 
 
-def test_a_released_task_is_not_affected_any_more(story):
-    story.node("n1")
-    story.runs("gang", gpus=4, tasks=2)
-    story.ends("gang", task=0)
-    assert story.job("gang").tasks[0].state == "released"
+def test_a_released_task_is_not_affected_any_more():
+    story = play("node n1; runs gang: 2 x 4 gpus; ends gang task=0; gang.tasks.0.state = released")
     assert affected(story, "n1") == [("gang", (1,), True, False)]
 
 
@@ -69,13 +57,8 @@ def test_a_job_whose_tasks_there_are_released_is_not_affected():
     assert affected_by_drain(sketch.state, sketch.state.nodes[0]) == []
 
 
-def test_a_pending_gang_would_lose_its_reservation(story):
-    story.node("n1")
-    story.node("n2")
-    story.runs("low", gpus=8)
-    story.runs("other", gpus=8)
-    story.submit("high", gpus=8, cls="interactive")
-    story.propose()
+def test_a_pending_gang_would_lose_its_reservation():
+    story = play("node n1; node n2; runs low: 8 gpus; runs other: 8 gpus; submit high: interactive, 8 gpus; propose")
     promised, kept = node_of(story, "high", 0), node_of(story, "low", 0)
     there = "low" if promised == kept else "other"
     assert affected(story, promised) == [(there, (0,), True, False), ("high", (0,), True, True)]

@@ -3,6 +3,7 @@
 import pytest
 from tests.kits.explained import sentences
 from tests.kits.log_builder import MINUTE, Story, folded, policy
+from tests.kits.story_script import play
 
 from bailiff_core.explain import explain_record, missing_text
 from bailiff_core.explain.candidate_report import candidates
@@ -20,12 +21,11 @@ def story() -> Story:
         protections={"excluded": [{"keep": "yes"}]},
     )
     story = Story(rules)
-    story.node("n1", gpus=8)
-    story.runs("server", gpus=4, cls="inference", project="a")
-    story.runs("kept", gpus=3, project="a", labels={"keep": "yes"})
-    story.runs("mine", gpus=1, project="b")
-    story.submit("asks", gpus=3, cls="interactive", project="b", after=MINUTE)
-    story.propose()
+    play(
+        "node n1: 8 gpus; runs server: inference, 4 gpus, project a; runs kept: 3 gpus, project a, keep=yes",
+        "runs mine: 1 gpu, project b; +1m; submit asks: interactive, 3 gpus, project b; propose",
+        story=story,
+    )
     return story
 
 
@@ -89,12 +89,9 @@ def test_an_action_that_succeeds_names_what_the_previous_one_lacked() -> None:
 
 
 def test_an_action_that_is_not_allowed_is_not_listed() -> None:
-    story = Story()
-    story.node("n1", gpus=2)
-    story.runs("fixed", gpus=2, preemptible=False)
-    story.runs("low", gpus=0)
-    story.submit("high", gpus=2, cls="inference")
-    story.propose()
+    story = play(
+        "node n1: 2 gpus; runs fixed: 2 gpus, preemptible false; runs low: 0 gpus; submit high: inference, 2 gpus; propose",
+    )
     assert refusal(story).explanation.attempted_actions == ()
     assert "preempt:" not in missing_text(refusal(story))
 

@@ -5,7 +5,8 @@ import io
 import pytest
 from rich.console import Console
 from tests.kits.explained import explained
-from tests.kits.log_builder import HOUR, MINUTE, SECOND, policy
+from tests.kits.log_builder import HOUR, MINUTE, SECOND
+from tests.kits.story_script import play
 
 from bailiff.doctor.checks import belief_checks
 from bailiff.render.serializers.job_details import job_details
@@ -25,10 +26,7 @@ CHECKPOINT = facts.Checkpoint(step=7, bytes=1, duration=SECOND, sha256="0" * 64)
 @pytest.fixture
 def story(tell):
     """One job of eight GPUs that runs, with a grace of its own."""
-    story = tell(policy(claims={"grace": "10m"}))
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=8, grace=CLAIMED)
-    return story
+    return play("rules {claims: {grace: 10m}}; node n1: 8 gpus; runs job: 8 gpus, grace 480000000")
 
 
 def evicted(story, *stages, code=-9, **checkpoint):
@@ -76,9 +74,7 @@ def test_each_ignored_grace_in_a_row_halves_grace_and_counted_loss(story):
 
 
 def test_the_grace_is_never_less_than_the_policy_s_short_grace(tell):
-    story = tell(policy(claims={"grace": "10m"}, eviction={"short_grace": "1m"}))
-    story.node("n1", gpus=8)
-    story.runs("job", gpus=8, grace=90 * SECOND)
+    story = play("rules {claims: {grace: 10m}, eviction: {short_grace: 1m}}; node n1: 8 gpus; runs job: 8 gpus, grace 90s")
     ignores(story)
     assert grace(story) == MINUTE
 
@@ -123,10 +119,7 @@ def test_a_shortened_grace_says_nothing_about_the_job(story):
 
 
 def test_a_grace_that_the_policy_shortens_says_nothing_about_the_job(story):
-    story.evict("job")
-    story.begin("job")
-    story.apply_policy(policy(claims={"grace": "2m"}))
-    story.expect("GraceShortened")
+    play("evict job; begin job; policy {claims: {grace: 2m}}; => GraceShortened", story=story)
     for stage in ("noticed", "term_sent", "kill_sent"):
         story.cycle(facts.EvictionStageReached(**story.at("job", 0), stage=stage))
     story.ends("job", -9)

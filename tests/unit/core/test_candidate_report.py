@@ -1,7 +1,8 @@
 """The full lists behind an explanation, made again: they agree with what the record counted."""
 
 import pytest
-from tests.kits.log_builder import MINUTE, Story, folded, policy
+from tests.kits.log_builder import MINUTE, Story, folded
+from tests.kits.story_script import play
 
 from bailiff_core.explain.candidate_report import Candidate, candidates
 from bailiff_core.records import decisions, facts
@@ -22,15 +23,11 @@ KINDS = (decisions.PreemptionDecided, decisions.PreemptionRefused)
 
 
 def test_every_candidate_is_listed_with_the_rule_that_shielded_it() -> None:
-    story = Story(policy(protections={"excluded": [{"keep": "yes"}]}))
-    story.node("n1", gpus=8)
-    story.runs("old", gpus=2)
-    story.runs("fixed", gpus=2, preemptible=False)
-    story.runs("kept", gpus=1, labels={"keep": "yes"})
-    story.runs("peer", gpus=1, cls="inference")
-    story.runs("young", gpus=2, after=5 * MINUTE)
-    story.submit("high", gpus=2, cls="inference", after=MINUTE)
-    story.propose()
+    story = play(
+        "rules {protections: {excluded: [{keep: 'yes'}]}}; node n1: 8 gpus; runs old: 2 gpus",
+        "runs fixed: 2 gpus, preemptible false; runs kept: 1 gpu, keep=yes; runs peer: inference, 1 gpu; +5m; runs young: 2 gpus",
+        "+1m; submit high: inference, 2 gpus; propose",
+    )
     decision, found = listed(story)
     assert isinstance(decision, decisions.PreemptionDecided)
     assert [(each.job, each.rule, each.chosen) for each in found] == [
@@ -44,8 +41,7 @@ def test_every_candidate_is_listed_with_the_rule_that_shielded_it() -> None:
 
 
 def test_the_lists_agree_with_what_the_record_counted() -> None:
-    story = Story()
-    story.node("n1", gpus=8)
+    story = play("node n1: 8 gpus")
     for number in range(6):
         story.runs(f"j{number}", gpus=1, preemptible=number % 3 != 0)
     story.submit("high", gpus=4, cls="inference", after=MINUTE)
@@ -58,22 +54,14 @@ def test_the_lists_agree_with_what_the_record_counted() -> None:
 
 
 def test_a_refusal_has_a_list_of_candidates() -> None:
-    story = Story()
-    story.node("n1", gpus=2)
-    story.runs("a", gpus=1)
-    story.runs("b", gpus=1, preemptible=False)
-    story.submit("high", gpus=2, cls="inference")
-    story.propose()
+    story = play("node n1: 2 gpus; runs a: 1 gpu; runs b: 1 gpu, preemptible false; submit high: inference, 2 gpus; propose")
     decision, found = listed(story)
     assert isinstance(decision, decisions.PreemptionRefused)
     assert [(each.job, each.rule, each.chosen) for each in found] == [("a", "", False), ("b", "not-preemptible", False)]
 
 
 def test_victims_of_an_earlier_proposal_are_being_evicted_already() -> None:
-    story = Story()
-    story.node("n1", gpus=2)
-    story.runs("a", gpus=1)
-    story.runs("b", gpus=1)
+    story = play("node n1: 2 gpus; runs a: 1 gpu; runs b: 1 gpu")
     story.cycle(
         story.submitted("first", gpus=1, cls="inference"), story.submitted("second", gpus=1, cls="inference"), after=MINUTE
     )
@@ -92,8 +80,7 @@ def test_victims_of_an_earlier_proposal_are_being_evicted_already() -> None:
     ],
 )
 def test_an_elastic_job_loses_its_surplus_before_its_core_and_the_amounts_add_up(elastic: str, losses: list[int]) -> None:
-    story = Story()
-    story.node("n1", gpus=8)
+    story = play("node n1: 8 gpus")
     story.runs("wide", gpus=1, tasks=8, min_tasks=4, elastic=elastic)
     story.submit("high", gpus=3, cls="inference", after=MINUTE)
     story.propose()

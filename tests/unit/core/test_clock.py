@@ -1,7 +1,7 @@
 """Log time: what is due, and what a clock step shifts."""
 
 from tests.kits.log_builder import HOUR, Story
-from tests.kits.story_script import stories
+from tests.kits.story_script import play, stories
 
 from bailiff_core.decision_cycle import wake_at
 from bailiff_core.records.facts import ClockStepped
@@ -32,17 +32,12 @@ a clock step moves the next request
 
 def test_nothing_is_due_in_a_quiet_pool(story):
     assert wake_at(Story().state) is None
-    story.node("n1")
-    story.runs("job", gpus=8)
-    story.submit("waiting", gpus=8)
+    play("node n1; runs job: 8 gpus; submit waiting: 8 gpus", story=story)
     assert wake_at(story.state) is None
 
 
 def test_a_clock_step_leaves_a_selection_without_a_deadline_as_it_is():
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=8)
-    story.submit("high", gpus=8, cls="interactive")
+    story = play("node n1: 8 gpus; runs low: 8 gpus; submit high: interactive, 8 gpus")
     story.state.selection.deadline = None
     story.cycle(ClockStepped(jump=HOUR), after=HOUR)
     assert story.state.selection.deadline is None

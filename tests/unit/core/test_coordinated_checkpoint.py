@@ -1,7 +1,8 @@
 """The common checkpoint step of an evicted gang: beyond every reported step, confirmed by all ranks, the same for all."""
 
 import pytest
-from tests.kits.log_builder import MINUTE, SECOND, Story
+from tests.kits.log_builder import SECOND, Story
+from tests.kits.story_script import play
 
 from bailiff_core.lifecycle.coordinated_checkpoint import common_step
 from bailiff_core.model.evictions import active_evictions
@@ -12,12 +13,10 @@ from bailiff_eviction_executor.pending_messages import pending_checkpoint_steps
 @pytest.fixture
 def gang(story: Story) -> Story:
     """A gang of one rank on each of two nodes, whose eviction has started."""
-    story.node("n1", gpus=2)
-    story.node("n2", gpus=2)
-    story.runs("gang", gpus=2, tasks=2)
-    story.submit("high", gpus=2, cls="inference", after=MINUTE)
-    story.propose()
-    story.begin("gang")
+    play(
+        "node n1: 2 gpus; node n2: 2 gpus; runs gang: 2 x 2 gpus; +1m; submit high: inference, 2 gpus; propose; begin gang",
+        story=story,
+    )
     return story
 
 
@@ -94,9 +93,8 @@ def test_stages_tell_how_far_a_rank_has_come(gang):
 
 
 @pytest.mark.parametrize(("step", "done"), [(7, 6), (1, 0), (0, None)])
-def test_a_rank_that_resumes_has_done_the_steps_before(story, step, done):
-    story.node("n1", gpus=2)
-    story.runs("gang", gpus=2)
+def test_a_rank_that_resumes_has_done_the_steps_before(step, done):
+    story = play("node n1: 2 gpus; runs gang: 2 gpus")
     story.cycle(facts.TaskResumed(**story.at("gang", 0), step=step))
     task = story.job("gang").task(0)
     assert (task.step, task.resumed_step, task.attached) == (done, step, True)
@@ -120,11 +118,7 @@ def test_ranks_that_are_not_cooperative_get_no_step(gang):
     assert (agreed_on(gang), asked(gang)) == (None, [])
 
 
-def test_a_single_task_needs_no_common_step(story):
-    story.node("n1", gpus=2)
-    story.runs("gang", gpus=2)
-    story.submit("high", gpus=2, cls="inference", after=MINUTE)
-    story.propose()
-    story.begin("gang")
+def test_a_single_task_needs_no_common_step():
+    story = play("node n1: 2 gpus; runs gang: 2 gpus; +1m; submit high: inference, 2 gpus; propose; begin gang")
     stage(story, "noticed", 0, attached=True, step=5)
     assert (agreed_on(story), asked(story)) == (None, [])

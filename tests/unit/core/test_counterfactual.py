@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, folded, policy
+from tests.kits.log_builder import MINUTE, Story, folded, policy
+from tests.kits.story_script import play
 
 from bailiff_core.explain import explain_counterfactual, explain_next_victims
 from bailiff_core.explain.counterfactual import Counterfactual, cheaper, counterfactual, next_victims
@@ -31,15 +32,10 @@ def sentences(found: Counterfactual, seq: int) -> str:
 
 def crowded() -> Story:
     """Eight GPUs: old and young trains, one that is not preemptible; an inference job takes two GPUs of the youngest."""
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("old", gpus=2)
-    story.runs("fixed", gpus=2, preemptible=False)
-    story.runs("one", gpus=1)
-    story.runs("other", gpus=1)
-    story.runs("young", gpus=2, after=5 * MINUTE)
-    story.submit("high", gpus=2, cls="inference", after=MINUTE)
-    story.propose()
+    story = play(
+        "node n1: 8 gpus; runs old: 2 gpus; runs fixed: 2 gpus, preemptible false; runs one: 1 gpu; runs other: 1 gpu",
+        "+5m; runs young: 2 gpus; +1m; submit high: inference, 2 gpus; propose",
+    )
     assert story.job("young").eviction is not None
     return story
 
@@ -68,13 +64,9 @@ def test_a_job_too_small_alone_is_a_victim_together_with_others() -> None:
 
 
 def test_a_job_whose_eviction_frees_nothing_useful_is_reported_as_such() -> None:
-    story = Story()
-    story.node("n1", gpus=4)
-    story.node("n2", gpus=2)
-    story.runs("wide", gpus=4)
-    story.runs("small", gpus=2)
-    story.submit("high", gpus=4, cls="inference", after=MINUTE)
-    story.propose()
+    story = play(
+        "node n1: 4 gpus; node n2: 2 gpus; runs wide: 4 gpus; runs small: 2 gpus; +1m; submit high: inference, 4 gpus; propose",
+    )
     found, seq = asked(story, "small")
     assert found.needless
     assert "would gain nothing" in sentences(found, seq)
@@ -89,12 +81,7 @@ def test_a_victim_is_explained_by_the_best_set_without_it() -> None:
 
 
 def test_a_job_without_resources_at_that_time_is_no_candidate() -> None:
-    story = Story()
-    story.node("n1", gpus=2)
-    story.runs("low", gpus=2)
-    story.submit("waits", gpus=2)
-    story.submit("high", gpus=2, cls="inference", after=MINUTE)
-    story.propose()
+    story = play("node n1: 2 gpus; runs low: 2 gpus; submit waits: 2 gpus; +1m; submit high: inference, 2 gpus; propose")
     found, seq = asked(story, "waits")
     assert found.rule == "absent"
     assert "had no resources allocated at that time" in sentences(found, seq)
@@ -136,10 +123,7 @@ def test_the_next_victim_is_searched_on_the_pool_after_the_decision() -> None:
     texts = explain_next_victims(found, "high", 7)
     assert texts.question == "Which jobs would another job like high preempt?"
     assert texts.sentences[0].text.startswith("old, action preempt, at 2 GPUs of priority 50")
-    story.yields("young", after=SECOND)
-    story.started("high")
-    story.ends("high", 0, after=HOUR)
-    story.ends("old", 0)
+    play("+1s; yields young; started high; +1h; ends high 0; ends old 0", story=story)
     assert (
         explain_next_victims(next_victims(story.state, "high"), "high", 7).sentences[0].text
         == "None: it would fit without evictions."
@@ -147,10 +131,6 @@ def test_the_next_victim_is_searched_on_the_pool_after_the_decision() -> None:
 
 
 def test_there_is_no_next_victim_where_all_are_shielded() -> None:
-    story = Story()
-    story.node("n1", gpus=2)
-    story.runs("low", gpus=2)
-    story.submit("high", gpus=2, cls="inference", after=MINUTE)
-    story.propose()
+    story = play("node n1: 2 gpus; runs low: 2 gpus; +1m; submit high: inference, 2 gpus; propose")
     texts = explain_next_victims(next_victims(story.state, "high"), "high", 7).sentences[0].text
     assert texts.startswith("No victims were found for it")

@@ -1,7 +1,6 @@
 """Gangs that run with fewer members than they ask for: they grow, shrink one by one, and never lose a part of their core."""
 
-from tests.kits.log_builder import HOUR
-from tests.kits.story_script import stories
+from tests.kits.story_script import play, stories
 
 from bailiff_core.model.demand import TaskGroup
 
@@ -101,11 +100,7 @@ def elastic(story, gpus=8, size=8, least=4):
 
 def test_members_whose_eviction_is_overdue_are_stuck_and_not_counted_on(story):
     elastic(story)
-    story.submit("demo", gpus=2, cls="interactive")
-    story.propose()
-    story.begin("wide")
-    story.wait(HOUR)
-    assert story.job("wide").phase == "running"
+    play("submit demo: interactive, 2 gpus; propose; begin wide; wait 1h; wide is running", story=story)
     assert [stuck.tasks for stuck in story.decisions("EvictionStuck")] == ["6-7"]
 
 

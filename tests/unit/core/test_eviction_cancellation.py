@@ -1,7 +1,6 @@
 """Cancelled evictions."""
 
-from tests.kits.log_builder import MINUTE
-from tests.kits.story_script import stories
+from tests.kits.story_script import play, stories
 
 from bailiff_bus.messages.commands import Evict
 from bailiff_eviction_executor.pending_messages import pending_commands
@@ -101,20 +100,17 @@ def evicting(story, tasks=1):
     """`low` is being evicted for `high`."""
     story.node("n1", gpus=8)
     story.runs("low", gpus=8 // tasks, tasks=tasks)
-    story.submit("high", gpus=8, cls="interactive", after=MINUTE)
-    story.propose()
-    story.expect("PreemptionDecided")
+    play("+1m; submit high: interactive, 8 gpus; propose; => PreemptionDecided", story=story)
 
 
 def test_an_acknowledgement_of_a_cancelled_notice_does_not_count_for_a_later_eviction(story):
     """Its agent has withdrawn the notice, so a new one is sent; the earlier acknowledgement excuses no failure now."""
     evicting(story, tasks=2)
-    story.begin("low")
-    story.staged("low", "noticed")
-    story.staged("low", "acknowledged")
-    story.cancel("high")
-    story.eviction_cancelled("low", task=0)
-    story.cancel_eviction_refused("low", task=1)
+    play(
+        "begin low; staged low noticed; staged low acknowledged; cancel high; eviction_cancelled low task=0",
+        "cancel_eviction_refused low task=1",
+        story=story,
+    )
     pending_notices = {(body.tasks, body.ordered_by.seq) for body in pending_commands(story.state) if isinstance(body, Evict)}
     assert pending_notices == {((0,), story.job("low").eviction.started_seq)}
 
@@ -123,12 +119,11 @@ def test_a_partly_started_preemption_that_is_abandoned_cancels_evictions_without
     """The eviction of one victim of two has started when the preemptor is cancelled; the other gets no notice."""
     for name in ("n1", "n2"):
         story.node(name, gpus=8)
-    story.runs("notified", gpus=8)
-    story.runs("untold", gpus=8)
-    story.submit("high", gpus=8, tasks=2, cls="interactive", after=MINUTE)
-    story.propose()
-    story.begin("notified")
-    story.cancel("high")
+    play(
+        "runs notified: 8 gpus; runs untold: 8 gpus; +1m; submit high: interactive, 2 x 8 gpus; propose; begin notified",
+        "cancel high",
+        story=story,
+    )
     taken_back = {entry.job: entry.notified for entry in story.decisions("EvictionCancelled")}
     assert taken_back == {"notified": True, "untold": False}
     assert (story.job("untold").phase, story.job("notified").phase) == ("running", "evicting")

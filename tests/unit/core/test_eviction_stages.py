@@ -2,6 +2,7 @@
 
 import pytest
 from tests.kits.log_builder import MINUTE, SECOND, Story, digest
+from tests.kits.story_script import play
 
 from bailiff_core.explain.eviction_stages import stuck_text
 from bailiff_core.model.grace import term_after
@@ -26,11 +27,7 @@ def saved(story, job, step, task=0, checkpoint_age=0, **other):
 @pytest.fixture
 def leaving(story: Story) -> Story:
     """A gang of two with an eviction notice. It may not fail even once."""
-    story.node("n1", gpus=4)
-    story.runs("gang", gpus=2, tasks=2)
-    story.submit("high", gpus=4, cls="inference", after=MINUTE)
-    story.propose()
-    story.begin("gang")
+    play("node n1: 4 gpus; runs gang: 2 x 2 gpus; +1m; submit high: inference, 4 gpus; propose; begin gang", story=story)
     for task in (0, 1):
         stage(story, "gang", "noticed", task, attached=True, step=100, step_rate_milli=2000)
     return story
@@ -54,11 +51,8 @@ def test_a_member_that_fails_after_another_member_s_eviction_has_not_failed(leav
     assert leaving.job("gang").failures == 0
 
 
-def test_a_gang_that_fails_before_its_notice_has_failed(story):
-    story.node("n1", gpus=4)
-    story.runs("gang", gpus=2, tasks=2)
-    story.ends("gang", 1, task=0)
-    story.begin("gang")
+def test_a_gang_that_fails_before_its_notice_has_failed():
+    story = play("node n1: 4 gpus; runs gang: 2 x 2 gpus; ends gang 1 task=0; begin gang")
     stage(story, "gang", "noticed", 1, attached=True)
     stage(story, "gang", "acknowledged", 1)
     story.ends("gang", 85, task=1)
@@ -79,10 +73,8 @@ def test_each_stage_is_known_with_its_time(leaving):
 # --- what a job's checkpoints are worth
 
 
-def test_a_checkpoint_makes_a_job_cheaper_to_evict(story):
-    story.node("n1", gpus=4)
-    story.runs("low", gpus=4)
-    story.wait(30 * MINUTE)
+def test_a_checkpoint_makes_a_job_cheaper_to_evict():
+    story = play("node n1: 4 gpus; runs low: 4 gpus; wait 30m")
     saved(story, "low", 500, checkpoint_age=MINUTE)
     assert story.job("low").last_checkpoint == story.time - MINUTE
     story.submit("high", gpus=4, cls="inference")
@@ -95,19 +87,16 @@ def test_a_checkpoint_makes_a_job_cheaper_to_evict(story):
     assert story.expect("JobRequeued").lost_gpu_ms == 4 * (1000 + 60_000)
 
 
-def test_the_oldest_checkpoint_of_the_ranks_counts(story):
-    story.node("n1", gpus=4)
-    story.runs("gang", tasks=3, gpus=1)
-    story.wait(MINUTE)
+def test_the_oldest_checkpoint_of_the_ranks_counts():
+    story = play("node n1: 4 gpus; runs gang: 3 x 1 gpu; wait 1m")
     saved(story, "gang", 10, task=0)
     assert story.job("gang").last_checkpoint == story.time
     saved(story, "gang", 10, task=1, checkpoint_age=10 * SECOND)
     assert story.job("gang").last_checkpoint == story.time - 10 * SECOND
 
 
-def test_checkpoints_without_a_common_step_do_not_count(story):
-    story.node("n1", gpus=4)
-    story.runs("gang", tasks=2, gpus=1)
+def test_checkpoints_without_a_common_step_do_not_count():
+    story = play("node n1: 4 gpus; runs gang: 2 x 1 gpu")
     saved(story, "gang", 10, agreed=False)
     assert story.job("gang").last_checkpoint is None
     story.runs("alone", gpus=1)

@@ -1,6 +1,7 @@
 """Allocation of a GPU at a time: jobs before and after, reservation, and faults."""
 
-from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story
+from tests.kits.log_builder import MINUTE, SECOND, Story
+from tests.kits.story_script import play
 
 from bailiff_core.explain import NodeAtTime, NodeHistory, explain_node
 
@@ -18,15 +19,9 @@ def device_text(then: NodeAtTime, device: int) -> str:
 
 
 def preempted() -> tuple[Story, int]:
-    story = Story()
-    story.node("n1", gpus=2)
-    story.runs("low", gpus=2, after=MINUTE)
-    story.submit("high", gpus=1, cls="inference", after=HOUR)
+    story = play("node n1: 2 gpus; +1m; runs low: 2 gpus; +1h; submit high: inference, 1 gpu")
     notified_at = story.time
-    story.propose()
-    story.yields("low", after=10 * SECOND)
-    story.started("high", after=SECOND)
-    story.ends("high", 0, after=HOUR)
+    play("propose; +10s; yields low; +1s; started high; +1h; ends high 0", story=story)
     return story, notified_at
 
 
@@ -57,29 +52,17 @@ def test_before_and_after_name_the_records() -> None:
 
 def test_a_free_device_names_since_when_it_is_free() -> None:
     story, _ = preempted()
-    story.started("low")
-    story.ends("low", 0, after=MINUTE)
-    story.wait(HOUR)
+    play("started low; +1m; ends low 0; wait 1h", story=story)
     then = watched(story, "n1").at(story.time)
     assert device_text(then, 0).startswith("Idle since ")
 
 
 def test_faults_are_listed_with_time_and_reason() -> None:
-    story = Story()
-    story.node("n1", gpus=2)
-    story.runs("low", gpus=1)
-    story.ends("low", 0, after=MINUTE)
-    story.quarantined("n1", 0, job="low")
-    story.breaks("n1", 1)
+    story = play("node n1: 2 gpus; runs low: 1 gpu; +1m; ends low 0; quarantined n1 0 job=low; breaks n1 1")
     begun = story.time
-    story.wait(HOUR)
-    story.drain("n1", "graceful", reason="new memory")
-    story.silent("n1", after=SECOND)
+    play('wait 1h; drain n1 graceful reason="new memory"; +1s; silent n1', story=story)
     middle = story.time
-    story.reachable("n1", after=MINUTE)
-    story.cleared("n1", 0)
-    story.repaired("n1", 1)
-    story.undrain("n1")
+    play("+1m; reachable n1; cleared n1 0; repaired n1 1; undrain n1", story=story)
     watch = watched(story, "n1")
     first = device_text(watch.at(begun + SECOND), 0)
     assert "Quarantined since" in first
@@ -91,11 +74,7 @@ def test_faults_are_listed_with_time_and_reason() -> None:
 
 
 def test_a_lost_node_has_no_tasks() -> None:
-    story = Story()
-    story.node("n1", gpus=2)
-    story.runs("low", gpus=2)
-    story.silent("n1", after=MINUTE)
-    story.lost("n1", after=HOUR)
+    story = play("node n1: 2 gpus; runs low: 2 gpus; +1m; silent n1; +1h; lost n1")
     then = watched(story, "n1").at(story.time)
     assert [stay.kind for stay in then.devices[0].states] == ["lost"]
     assert then.devices[0].before is not None
@@ -103,8 +82,6 @@ def test_a_lost_node_has_no_tasks() -> None:
 
 
 def test_before_it_joined_nothing_is_known() -> None:
-    story = Story()
-    story.wait(HOUR)
-    story.node("n1", gpus=2)
+    story = play("wait 1h; node n1: 2 gpus")
     (section,) = explain_node(watched(story, "n1").at(story.time - MINUTE))
     assert "it joined at 01-01 01:00:00" in section.sentences[0].text

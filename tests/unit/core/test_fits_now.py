@@ -1,5 +1,7 @@
 """Before eviction notices are sent: whether the reserved gang fits without its evictions by now."""
 
+from tests.kits.story_script import play
+
 from bailiff_core.actions.fits_now import fits_without_evictions
 from bailiff_core.scheduling_snapshot import current_snapshot
 
@@ -35,12 +37,8 @@ def test_it_fits_once_another_node_has_room(story):
     assert fits(story)
 
 
-def test_what_it_has_reserved_counts_as_its_own(story):
-    story.node("n1")
-    story.runs("low", gpus=4)
-    story.submit("high", gpus=4, tasks=2, cls="interactive")
-    story.propose()
-    assert story.job("high").phase == "reserved"
+def test_what_it_has_reserved_counts_as_its_own():
+    story = play("node n1; runs low: 4 gpus; submit high: interactive, 2 x 4 gpus; propose; high is reserved")
     assert not fits(story)
     story.node("n2", gpus=4)
     assert fits(story), "one task on what n1 has left, which is reserved for it, and one on n2"
@@ -48,10 +46,7 @@ def test_what_it_has_reserved_counts_as_its_own(story):
 
 def test_it_does_not_fit_where_another_job_is_only_leaving(story):
     reserved(story)
-    story.node("n2")
-    story.runs("other", gpus=8)
-    story.evict("other")
-    assert story.job("other").phase == "evicting"
+    play("node n2; runs other: 8 gpus; evict other; other is evicting", story=story)
     assert not fits(story), "its placement there would be a reservation, too"
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 from tests.kits.builders import MINUTE, Sketch, group
-from tests.kits.log_builder import Story, digest
+from tests.kits.log_builder import digest
 from tests.kits.log_builder import policy as rules
+from tests.kits.story_script import play
 
 from bailiff_core.fold import close_cycle
 from bailiff_core.fold.allocation import needs_placement, phase_of
@@ -612,17 +613,13 @@ def test_a_job_waits_for_what_is_there_not_for_what_was_forgotten_nor_for_itself
 
 
 def test_an_answer_to_a_grant_that_is_forgotten_changes_nothing() -> None:
-    story = Story()
-    story.node("a")
-    story.runs("job")
+    story = play("node a; runs job: 1 gpu")
     story.cycle(facts.AttachReady(**story.at("job", 0), grant=9, address="10.0.0.1:4000", fingerprint="0" * 64))
     assert story.state.attachments == {}
 
 
 def test_an_unanswered_grant_is_forgotten_at_the_next_one_and_an_answered_one_stays() -> None:
-    story = Story()
-    story.node("a")
-    story.runs("job")
+    story = play("node a; runs job: 1 gpu")
     grants = []
     for answered in (False, True, False):
         at = story.at("job", 0)

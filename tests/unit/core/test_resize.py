@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 from tests.kits.builders import Sketch, group
 from tests.kits.log_builder import GIB, MINUTE, policy
-from tests.kits.story_script import stories
+from tests.kits.story_script import play, stories
 
 from bailiff_core.explain.pending import obstacle_sentences
 from bailiff_core.explain.victims import preemption_sentences
 from bailiff_core.lifecycle.resize import can_restart_in_place
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.state import Drain
-from bailiff_core.records.facts import TaskVanished
 
 test_resize_in_stories = stories("""
 given starts again
@@ -140,17 +139,13 @@ def starts_again(story):
     story.yields("wide")
     requeued = story.expect("JobRequeued", job="wide", cause="resize")
     assert requeued.not_before == 0
-    story.expect("JobStarting", job="wide")
-    story.started("wide")
-    assert (story.job("wide").phase, story.job("wide").evictions, story.job("wide").failures) == ("running", 0, 0)
+    play("=> JobStarting wide; started wide; wide is running; wide.evictions = 0; wide.failures = 0", story=story)
 
 
 def test_it_grows_by_one_restart_to_all_tasks_that_fit(tell):
     story = tell(policy(restarts={"grow_after": "10m"}))
     wide(story, gpus=6)
-    story.node("n2", gpus=8)
-    assert story.members("wide", "running") == [0, 1, 2, 3, 4, 5]
-    story.wait(10 * MINUTE)
+    play("node n2: 8 gpus; wide.running = 0 1 2 3 4 5; wait 10m", story=story)
     (again,) = story.decisions("MigrationDecided")
     assert again.cause == "resize"
     assert (
@@ -163,19 +158,11 @@ def test_it_grows_by_one_restart_to_all_tasks_that_fit(tell):
 
 
 def test_resources_freed_for_it_by_evictions_are_used_by_one_restart(tell):
-    story = tell(policy(restarts={"grow_after": "0s"}))
-    story.node("n1", gpus=8)
-    story.submit("low", gpus=2)
-    story.started("low")
-    story.submit("wide", gpus=1, tasks=8, min_tasks=4, elastic="restart", cls="interactive")
-    story.started("wide")
-    assert story.members("wide", "running") == [0, 1, 2, 3, 4, 5]
-    while story.state.selection is not None:
-        story.propose()
-    assert story.job("low").phase == "evicting"
-    story.yields("low")
-    while story.state.selection is not None:
-        story.propose()
+    story = play(
+        "rules {restarts: {grow_after: 0s}}; node n1: 8 gpus; submit low: 2 gpus; started low",
+        "submit wide: interactive, 8 x 1 gpu, min 4, elastic restart; started wide; wide.running = 0 1 2 3 4 5; propose all",
+        "low is evicting; yields low; propose all",
+    )
     assert list(story.decisions("MigrationDecided"))
     starts_again(story)
     assert len(story.members("wide", "running")) > 6
@@ -205,10 +192,7 @@ def joins_with_less(story):
 )
 def test_it_does_not_grow_while_a_task_could_not_start_again_in_its_place(tell, becomes_unusable, is_usable):
     """Planned all the same, the plan was dropped and made anew without end."""
-    story = tell(policy(restarts={"grow_after": "10m"}))
-    story.node("n1", gpus=4)
-    story.node("n2", gpus=4)
-    story.runs("other", gpus=4)
+    story = play("rules {restarts: {grow_after: 10m}}; node n1: 4 gpus; node n2: 4 gpus; runs other: 4 gpus")
     story.submit("wide", TaskGroup(count=2, gpu_milli=4000, cpu_milli=2000), min_tasks=1, elastic="restart")
     story.started("wide")
     story.wait(10 * MINUTE)
@@ -221,10 +205,7 @@ def test_it_does_not_grow_while_a_task_could_not_start_again_in_its_place(tell, 
 
 
 def test_it_does_not_grow_while_less_of_its_device_is_there_than_jobs_share(tell):
-    story = tell(policy(restarts={"grow_after": "10m"}))
-    story.node("n1", gpus=1)
-    story.node("n2", gpus=1)
-    story.runs("other", gpus=1)
+    story = play("rules {restarts: {grow_after: 10m}}; node n1: 1 gpu; node n2: 1 gpu; runs other: 1 gpu")
     story.runs("neighbour", TaskGroup(gpu_share_bytes=40 * GIB))
     story.submit("wide", TaskGroup(count=2, gpu_share_bytes=40 * GIB), min_tasks=1, elastic="restart")
     story.started("wide")
@@ -247,13 +228,11 @@ def test_a_gang_that_restarts_to_shrink_where_it_cannot_start_again_is_requeued(
     story.submit("wide", TaskGroup(count=3, gpu_milli=4000, cpu_milli=2000), min_tasks=2, elastic="restart")
     story.started("wide")
     becomes_unusable(story)
-    story.cycle(TaskVanished(**story.at("wide", 2)))
-    story.expect("MigrationDecided", job="wide", cause="resize")
-    story.expect("ReservationDropped", job="wide")
-    story.wait(MINUTE)
-    story.expect_only()
-    story.yields("wide")
-    story.expect("JobRequeued", job="wide", cause="resize")
+    play(
+        "report TaskVanished wide task=2; => MigrationDecided wide cause=resize; => ReservationDropped wide; wait 1m; => nothing",
+        "yields wide; => JobRequeued wide cause=resize",
+        story=story,
+    )
     assert [task.node for task in story.job("wide").tasks] == [0, 2]
 
 
@@ -277,13 +256,10 @@ def test_explain_says_what_growing_would_win_and_lose(tell):
 
 
 def test_a_decision_says_what_growing_wins_and_what_the_restart_and_the_victims_lose(tell):
-    story = tell(policy(restarts={"grow_after": "0s"}))
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=1)
-    story.submit("wide", gpus=1, tasks=8, min_tasks=4, elastic="restart", cls="interactive")
-    story.started("wide")
-    story.wait(3 * MINUTE)
-    story.propose()
+    story = play(
+        "rules {restarts: {grow_after: 0s}}; node n1: 8 gpus; runs low: 1 gpu",
+        "submit wide: interactive, 8 x 1 gpu, min 4, elastic restart; started wide; wait 3m; propose",
+    )
     decided = story.expect("PreemptionDecided", restart_lost_gpu_ms=7 * 4 * MINUTE // 1000)
     loss = "a loss of 21.0 GPU-min of work and 7.0 GPU-min to restart (assumed), "
     loss += "and of 3.0 GPU-min of work and 1.0 GPU-min to restart (assumed)"

@@ -1,7 +1,8 @@
 """Comparing proposals with a search of one's own: each way in which a claim can be none of a search's."""
 
 import pytest
-from tests.kits.log_builder import Story, folded
+from tests.kits.log_builder import folded
+from tests.kits.story_script import play
 
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.proposal import Cost, Explanation, Proposal
@@ -14,10 +15,7 @@ from bailiff_core.victims.search_again import ProposalCheck, Searched, differing
 @pytest.fixture
 def state() -> PoolState:
     """A pool in which one job asks for the GPUs of another."""
-    story = Story()
-    story.node("n1", gpus=2)
-    story.runs("low", gpus=2)
-    story.submit("high", gpus=2, cls="interactive")
+    story = play("node n1: 2 gpus; runs low: 2 gpus; submit high: interactive, 2 gpus")
     state = folded(story.wires)
     assert state.selection is not None
     return state
@@ -123,10 +121,7 @@ def test_a_proposal_for_no_open_selection_cannot_have_been_computed(state):
 
 
 def test_the_answers_come_in_the_order_in_which_they_were_found():
-    story = Story()
-    story.node("n1", gpus=2)
-    story.runs("low", gpus=1)
-    story.runs("other", gpus=1)
+    story = play("node n1: 2 gpus; runs low: 1 gpu; runs other: 1 gpu")
     story.cycle(*(story.submitted(name, gpus=1, cls="interactive") for name in ("high", "also")))
     state = folded(story.wires)
     first, second = compute_proposals(state)

@@ -3,6 +3,7 @@
 import pytest
 from tests.kits.claims import EVERY_CLAIM
 from tests.kits.log_builder import HOUR, MINUTE, SECOND, policy
+from tests.kits.story_script import play
 
 from bailiff_bus.messages.commands import Evict
 from bailiff_core.model.document import TEN_YEARS
@@ -69,9 +70,7 @@ def test_what_shortened_it_before_it_began_is_decided_once_it_begins(tell):
     story = tell(policy(**GRANTED))
     story.node("n1", gpus=8)
     story.runs("stubborn", gpus=8, grace=TEN_YEARS)
-    story.pause("stubborn")
-    story.drain("n1", "fast")
-    story.begin("stubborn", after=SECOND)
+    play("pause stubborn; drain n1 fast; +1s; begin stubborn", story=story)
     assert shortened(story) == (5 * SECOND, TEN_YEARS, "drain")
 
 
@@ -97,9 +96,7 @@ def test_the_limit_of_a_request_ends_with_the_attempt(tell):
     story.node("n1", gpus=8)
     story.runs("train", gpus=8)
     story.cycle(facts.JobEvictionRequested(request=story.request(), job="train", grace=2 * SECOND))
-    story.yields("train")
-    story.started("train")
-    story.evict("train")
+    play("yields train; started train; evict train", story=story)
     assert story.expect("EvictionDecided").grace == 150 * SECOND
 
 
@@ -107,12 +104,11 @@ def test_a_spared_victim_that_its_node_kills_all_the_same_is_killed_in_time(tell
     story = tell(policy(**GRANTED))
     story.node("n1", gpus=8)
     story.runs("stubborn", gpus=8, grace=TEN_YEARS)
-    story.submit("urgent", gpus=8, cls="inference")
-    story.propose()
-    story.begin("stubborn", after=SECOND)
-    story.drain("n1", "fast")
-    story.expect("EvictionCancelled", notified=True)
-    story.cancel_eviction_refused("stubborn")
+    play(
+        "submit urgent: inference, 8 gpus; propose; +1s; begin stubborn; drain n1 fast; => EvictionCancelled notified=true",
+        "cancel_eviction_refused stubborn",
+        story=story,
+    )
     assert shortened(story) == (5 * SECOND, TEN_YEARS, "drain")
 
 

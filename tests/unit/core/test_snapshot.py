@@ -3,6 +3,7 @@
 import pytest
 from pydantic import TypeAdapter
 from tests.kits.log_builder import MINUTE, Cut
+from tests.kits.story_script import play
 
 from bailiff_core.decision_cycle import decide, decision_record
 from bailiff_core.fold import apply, close_cycle, fold
@@ -16,16 +17,11 @@ from bailiff_core.records import AUDIT_TYPES, decode
 
 def busy(story):
     """A pool with something in every corner of its state."""
-    story.node("n1", gpus=8, labels={"zone": "b", "rack": "a"})
-    story.node("n2", gpus=8, sick=[7])
-    story.runs("low", gpus=8, labels={"team": "x"})
-    story.runs("done", gpus=1)
-    story.ends("done", 0, after=MINUTE)
-    story.submit("high", gpus=8, cls="interactive")
-    story.propose()
-    story.begin("low")
-    story.submit("asks", gpus=8, cls="inference", tasks=2)
-    story.submit("waits", gpus=8)
+    play(
+        "node n1: 8 gpus, zone=b, rack=a; node n2: 8 gpus, sick 7; runs low: 8 gpus, team=x; runs done: 1 gpu; +1m; ends done 0",
+        "submit high: interactive, 8 gpus; propose; begin low; submit asks: inference, 2 x 8 gpus; submit waits: 8 gpus",
+        story=story,
+    )
     assert story.state.selection is not None
     assert story.state.preemptions
 
@@ -109,9 +105,7 @@ def test_a_state_of_undecoded_jobs_folds_on_as_the_whole_log_does(story):
     index = SnapshotIndex()
     middle, data = story.state.seq, b"".join(snapshot_parts(story.state, index))
     state = from_snapshot(data, index)
-    story.propose()
-    story.yields("low")
-    story.restart()
+    play("propose; yields low; restart", story=story)
     for wire in story.wires[middle + 1 :]:
         apply(state, decode(wire))
     assert 0 < state.jobs.decoded < len(state.jobs)
@@ -121,9 +115,7 @@ def test_a_state_of_undecoded_jobs_folds_on_as_the_whole_log_does(story):
 def test_a_restored_state_folds_on_as_the_whole_log_does(story):
     busy(story)
     middle, pool = story.state.seq, from_snapshot(to_snapshot(story.state))
-    story.propose()
-    story.yields("low")
-    story.restart()
+    play("propose; yields low; restart", story=story)
     for wire in story.wires[middle + 1 :]:
         apply(pool, decode(wire))
     assert state_digest(pool) == state_digest(story.state)

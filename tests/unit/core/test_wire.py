@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kits.log_builder import Story
+from tests.kits.story_script import play
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.document import parse_duration
@@ -43,12 +43,7 @@ def changed(wire, name, value):
 
 
 def test_every_record_of_a_story_is_read_back_as_it_was():
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=8)
-    story.submit("high", gpus=8, cls="interactive")
-    story.propose()
-    story.yields("low")
+    story = play("node n1: 8 gpus; runs low: 8 gpus; submit high: interactive, 8 gpus; propose; yields low")
     for record, wire in zip(story.records, story.wires, strict=True):
         assert decode(wire) == record
         assert encode(decode(wire)) == wire
@@ -89,9 +84,7 @@ def test_a_hash_is_over_its_parts_as_the_protocol_says(headers, value, more):
 
 
 def test_to_follow_is_to_continue_and_to_decode():
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=8)
+    story = play("node n1: 8 gpus; runs low: 8 gpus")
     head = ChainHead(story.state.pool)
     for wire in story.wires:
         assert follow(replace(head, next_seq=head.next_seq + 1), wire) == continues(

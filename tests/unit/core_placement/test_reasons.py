@@ -6,6 +6,7 @@ import pytest
 from tests.kits.builders import GIB, Sketch, group, requested_unit
 from tests.kits.log_builder import Story
 from tests.kits.searches import need, pool
+from tests.kits.story_script import play
 
 from bailiff_core.model.demand import JobDemand, TaskGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Topology
@@ -392,9 +393,7 @@ def problem(story: Story, gpus: int) -> str | None:
 
 
 def test_a_node_that_joins_makes_room_for_what_could_never_fit() -> None:
-    story = Story()
-    story.node("n1", gpus=4)
-    story.runs("there", gpus=4)
+    story = play("node n1: 4 gpus; runs there: 4 gpus")
     assert problem(story, 4) is None
     assert str(problem(story, 8)).startswith("even on the empty pool: ")
     story.node("n2", gpus=8)
@@ -404,12 +403,8 @@ def test_a_node_that_joins_makes_room_for_what_could_never_fit() -> None:
 
 
 def test_a_node_that_is_replaced_by_a_smaller_one_takes_its_room_along() -> None:
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("there", gpus=1)
+    story = play("node n1: 8 gpus; runs there: 1 gpu")
     assert problem(story, 8) is None
-    story.lost("n1")
-    story.node("n1", gpus=4, boot=2)
-    story.submit("again", gpus=1)
+    play("lost n1; node n1: 4 gpus, boot 2; submit again: 1 gpu", story=story)
     assert problem(story, 4) is None
     assert problem(story, 9) is not None

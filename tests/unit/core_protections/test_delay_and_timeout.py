@@ -1,8 +1,8 @@
 """Preemption delay, and schedule timeout of pending gangs."""
 
-from tests.kits.log_builder import MINUTE, SECOND
+from tests.kits.log_builder import MINUTE
 from tests.kits.log_builder import policy as rules
-from tests.kits.story_script import stories
+from tests.kits.story_script import play, stories
 
 from bailiff_core.queue.preemption_delay import may_preempt_from
 
@@ -49,14 +49,7 @@ def test_preemption_delay_counts_from_submit_and_a_job_may_override_it(tell):
 
 
 def test_preemption_delay_counts_anew_from_an_eviction_but_not_from_a_failure(tell):
-    story = tell(rules(protections={"preemption_delay": "5m"}))
-    story.node("n1")
-    story.runs("job", gpus=8, max_failures=3)
-    story.ends("job", code=1, after=MINUTE)
+    story = play("rules {protections: {preemption_delay: 5m}}; node n1; runs job: 8 gpus, max_failures 3; +1m; ends job code=1")
     assert may_preempt_from(story.state, story.job("job")) == story.time - MINUTE + 5 * MINUTE
-    story.wait(2 * SECOND)
-    story.started("job")
-    story.submit("first", gpus=8, cls="inference", preemption_delay=0)
-    story.propose()
-    story.yields("job", after=MINUTE)
+    play("wait 2s; started job; submit first: inference, 8 gpus, preemption_delay 0; propose; +1m; yields job", story=story)
     assert may_preempt_from(story.state, story.job("job")) == story.time + 5 * MINUTE

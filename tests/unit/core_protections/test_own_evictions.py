@@ -3,6 +3,7 @@
 import pytest
 from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
 from tests.kits.pools import core
+from tests.kits.story_script import play
 
 from bailiff_core.protections import excluded_by
 from bailiff_core.records.facts import JobPaused, JobResumed
@@ -76,8 +77,7 @@ def test_what_jobs_of_one_verified_owner_do_to_each_other_counts_for_nothing(rul
 
 @pytest.mark.parametrize(("by", "counted"), [("alice", 0), ("bob", 1)])
 def test_so_does_a_gang_that_restarts_because_a_job_of_its_owner_took_its_surplus(by: str, counted: int) -> None:
-    story = Story(policy(preemption={"scope": "pool"}))
-    story.node("n1")
+    story = play("rules {preemption: {scope: pool}}; node n1")
     about = {"user": "alice", "user_verified": True}
     gang = story.submitted("mine", gpus=4, tasks=2, min_tasks=1, cls="train", grace=SECOND, elastic="restart")
     story.cycle(gang.model_copy(update=about))
@@ -92,18 +92,12 @@ def test_moving_a_job_starts_no_cooldown() -> None:
     story = Story(policy(protections=RULES["cooldown"], preemption={"scope": "pool"}))
     for node in ("n1", "n2"):
         story.node(node)
-    story.runs("mine", gpus=8, cls="train", grace=SECOND)
-    story.migrate("mine", after=MINUTE)
-    story.begin("mine")
-    story.yields("mine", after=SECOND)
-    story.started("mine")
+    play("runs mine: train, 8 gpus, grace 1s; +1m; migrate mine; begin mine; +1s; yields mine; started mine", story=story)
     assert gains(story) is None
 
 
 def test_who_asked_for_an_eviction_is_named_while_the_bridge_holds_the_job_for_its_pods() -> None:
-    story = Story()
-    story.node("n1")
-    story.runs("mine", gpus=8, cls="train")
+    story = play("node n1; runs mine: train, 8 gpus")
     story.actor = "alice"
     story.evict("mine", reason="a new script")
     story.actor = "bridge"

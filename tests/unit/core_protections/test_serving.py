@@ -1,9 +1,10 @@
 """Serving tiers: short graces for victims of immediate tiers, and start SLOs."""
 
 import pytest
-from tests.kits.log_builder import MINUTE, SECOND
+from tests.kits.log_builder import MINUTE
 from tests.kits.log_builder import policy as rules
 from tests.kits.pools import Bench
+from tests.kits.story_script import play
 
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.queue.start_slo import slo_status
@@ -18,8 +19,7 @@ def serving(**promise):
 
 
 def test_a_class_without_a_start_slo_is_not_tracked(tell):
-    story = tell(rules())
-    story.submit("a", gpus=1, cls="inference")
+    story = play("rules {}; submit a: inference, 1 gpu")
     assert slo_status(story.state) == []
 
 
@@ -46,9 +46,7 @@ def test_a_job_that_starts_at_the_deadline_is_in_time(tell):
 
 def test_a_pending_job_counts_as_late_from_its_deadline(tell):
     story = tell(serving(p99="1m"))
-    story.submit("waits", gpus=8, cls="inference")
-    story.submit("quits", gpus=8, cls="inference")
-    story.cancel("quits", after=MINUTE)
+    play("submit waits: inference, 8 gpus; submit quits: inference, 8 gpus; +1m; cancel quits", story=story)
     assert [(promise.jobs, promise.late) for promise in slo_status(story.state)] == [(1, 0)], "who gave up is not counted"
     story.cycle(story.joined("tick", gpus=0), after=1)
     assert [(promise.jobs, promise.late) for promise in slo_status(story.state)] == [(1, 1)]
@@ -73,9 +71,6 @@ def test_only_the_first_start_counts_and_five_percent_may_be_late(tell):
     story.node("n1")
     for number in range(19):
         story.runs(f"quick-{number}", gpus=0, cls="inference", max_failures=1)
-    story.submit("late", gpus=9, cls="inference")
-    story.ends("quick-0", code=1, after=5 * MINUTE)
-    story.wait(2 * SECOND)
-    story.started("quick-0", after=MINUTE)
+    play("submit late: inference, 9 gpus; +5m; ends quick-0 code=1; wait 2s; +1m; started quick-0", story=story)
     (promise,) = slo_status(story.state)
     assert (promise.jobs, promise.late, promise.allowed, promise.missed) == (20, 1, 1, False)

@@ -1,8 +1,7 @@
 """A gang below its minimum: stopped at once, or after a grace, or never."""
 
-from tests.kits.log_builder import MINUTE, SECOND
 from tests.kits.log_builder import policy as rules
-from tests.kits.story_script import stories
+from tests.kits.story_script import play, stories
 
 test_stale_gang_in_stories = stories("""
 given gang loses a member
@@ -53,10 +52,6 @@ def gang_loses_a_member(story, **about):
 def test_a_gang_that_has_its_members_again_is_not_stale(tell):
     story = tell(rules(protections={"stale_gang": "1m"}))
     gang_loses_a_member(story)
-    story.wait(30 * SECOND)
-    story.node("n3")
-    story.started("gang")
-    story.wait(10 * MINUTE)
-    assert story.job("gang").phase == "running"
+    play("wait 30s; node n3; started gang; wait 10m; gang is running", story=story)
     assert len(story.job("gang").tasks) == 2
     assert list(story.decisions("EvictionDecided")) == []

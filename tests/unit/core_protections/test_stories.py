@@ -3,7 +3,7 @@
 import pytest
 from tests.kits.log_builder import MINUTE, SECOND
 from tests.kits.log_builder import policy as rules
-from tests.kits.story_script import stories
+from tests.kits.story_script import play, stories
 
 from bailiff_core.decision_cycle import wake_at
 
@@ -86,9 +86,7 @@ def displaced(story, victim, by, cls="inference"):
 )
 def test_a_resumed_job_is_protected_by_a_named_rule_until_the_stated_time(tell, protections, rule, over):
     story = tell(rules(protections=protections))
-    story.node("n1")
-    story.runs("train", gpus=8)
-    story.wait(20 * MINUTE)
+    play("node n1; runs train: 8 gpus; wait 20m", story=story)
     displaced(story, "train", "first")
     story.wait(over - 1)
     refused = asks(story, "second", cls="inference")
@@ -110,9 +108,7 @@ def test_a_resumed_job_is_protected_by_a_named_rule_until_the_stated_time(tell, 
 )
 def test_a_job_refused_because_of_a_protection_requests_again_when_it_ends(tell, protections):
     story = tell(rules(protections=protections))
-    story.node("n1")
-    story.runs("train", gpus=8)
-    story.wait(20 * MINUTE)
+    play("node n1; runs train: 8 gpus; wait 20m", story=story)
     displaced(story, "train", "first")
     job = story.job("train")
     ends = (job.eviction_times[-1] if "eviction_cap" in protections else job.last_start) + 10 * MINUTE
@@ -142,13 +138,11 @@ TEAMS = [{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}
 def test_a_project_in_its_cooldown_does_not_preempt_to_borrow(tell):
     pool_wide = {"scope": "pool", "quota_shields": False}
     story = tell(rules(projects=TEAMS, preemption=pool_wide, protections={"cooldown": {"project": "10m"}}))
-    story.node("n1")
-    story.runs("borrower", gpus=8, project="a")
-    story.submit("owner", gpus=4, project="b")
-    story.propose()
-    story.yields("borrower")
-    story.started("owner")
-    story.submit("greedy", gpus=8, project="a", cls="interactive")
+    play(
+        "node n1; runs borrower: 8 gpus, project a; submit owner: 4 gpus, project b; propose; yields borrower; started owner",
+        "submit greedy: interactive, 8 gpus, project a",
+        story=story,
+    )
     if story.state.selection is not None:
         story.propose()
     assert "PreemptionDecided" not in [type(decision).__name__ for decision in story.last_decisions]

@@ -8,6 +8,7 @@ from tests.kits.builders import requested_unit
 from tests.kits.core_invariants import check_pool
 from tests.kits.log_builder import Story
 from tests.kits.pools import Bench
+from tests.kits.story_script import play
 
 from bailiff_core.actions import returning
 from bailiff_core.actions.returning import ReturningJobs
@@ -231,11 +232,7 @@ def test_what_is_left_of_a_gang_is_not_all_that_it_needs_to_return() -> None:
 def test_a_job_that_has_no_place_is_refused_for_that_alone() -> None:
     """While a job of higher priority is being evicted, and would have a place."""
     story = Story(check=check_pool)
-    story.node("n1", gpus=8)
-    story.runs("stays", gpus=4)
-    story.runs("back", gpus=4, cls="interactive")
-    story.evict("back")
-    story.submit("large", gpus=8)
+    play("node n1: 8 gpus; runs stays: 4 gpus; runs back: interactive, 4 gpus; evict back; submit large: 8 gpus", story=story)
     assert story.expect("JobPending", job="large").reason == "needs a node with 8 free GPUs, no node has them"
     story.submit("low", gpus=4)
     story.expect_only("JobPending")

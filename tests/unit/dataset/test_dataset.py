@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.kits.dataset import bailiff, write_log
-from tests.kits.log_builder import DAY, HOUR, MINUTE, SECOND, Story, folded, policy
+from tests.kits.log_builder import SECOND, Story, folded, policy
+from tests.kits.story_script import play
 
 from bailiff.client.errors import ExitCode
 from bailiff.dataset import Pseudonyms
@@ -30,17 +31,13 @@ def moonshot() -> Story:
     )
     story = Story(rules, pool="houston")
     story.node("eagle-07", gpus=8, labels={"rack": "tranquility"}, model="NVIDIA H100 80GB s/n july", checkpoints="armstrong")
-    story.runs("lander", gpus=8, project="apollo", user="neil", labels={"grant": "NAS-9"}, after=5 * DAY)
-    story.submit("docking", gpus=4, cls="interactive", project="gemini", user="buzz", after=10 * MINUTE)
-    story.propose(after=SECOND)
-    story.yields("lander", after=2 * SECOND)
-    story.started("docking", after=SECOND)
-    story.evict("docking", reason="neil asked me to", after=MINUTE)
-    story.yields("docking", after=SECOND)
-    story.started("lander", after=SECOND)
-    story.ends("lander", 3, after=HOUR)
-    story.started("docking", after=SECOND)
-    story.ends("docking", 0, after=HOUR)
+    play(
+        "+5d; runs lander: 8 gpus, project apollo, user neil, grant=NAS-9",
+        "+10m; submit docking: interactive, 4 gpus, project gemini, user buzz; +1s; propose; +2s; yields lander",
+        '+1s; started docking; +1m; evict docking reason="neil asked me to"; +1s; yields docking; +1s; started lander',
+        "+1h; ends lander 3; +1s; started docking; +1h; ends docking 0",
+        story=story,
+    )
     return story
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.kits.builders import group
 from tests.kits.log_builder import HOUR, SECOND, Story, policy
+from tests.kits.story_script import play
 from tests.unit.rollup.kit import Counter, Scraped
 
 from bailiff_core.records import facts
@@ -28,14 +29,10 @@ def reach(story: Story, stage: str, after: int, **about: Any) -> None:
 
 def evicted(story: Story) -> None:
     """Noticed after 1 s, then acknowledged after 2, saved after 3, exited after 4, released after 5; the other starts after 6."""
-    story.submit("urgent", gpus=8, cls="inference")
-    story.propose()
-    story.begin("train-1")
+    play("submit urgent: inference, 8 gpus; propose; begin train-1", story=story)
     for after, stage in ((1, "noticed"), (2, "acknowledged"), (1, "checkpoint_started"), (2, "checkpoint_committed")):
         reach(story, stage, after * SECOND)
-    story.exits("train-1", 85, after=4 * SECOND)
-    story.releases("train-1", after=5 * SECOND)
-    story.started("urgent", after=6 * SECOND)
+    play("+4s; exits train-1 85; +5s; releases train-1; +6s; started urgent", story=story)
 
 
 def seconds(counter: Counter, name: str = "stage") -> dict[tuple[str, ...], float]:
@@ -66,10 +63,7 @@ def test_an_eviction_is_measured_whole_by_a_roll_up_that_was_killed_in_it(story:
 
 
 def test_a_task_that_was_never_notified_has_no_stages_before_its_exit(story: Story) -> None:
-    story.cancel("train-1")
-    story.begin("train-1")
-    story.exits("train-1", 0, after=2 * SECOND)
-    story.releases("train-1", after=SECOND)
+    play("cancel train-1; begin train-1; +2s; exits train-1 0; +1s; releases train-1", story=story)
     counter = Counter().feed(story.wires)
     assert seconds(counter) == {("exit", "train"): 2, ("release", "train"): 1}
     assert {name: each for name, each in counter.aggregates.evictions.items() if name != "nodes"} == {
@@ -101,9 +95,7 @@ def test_nodes_beyond_the_most_are_summed(monkeypatch: pytest.MonkeyPatch) -> No
     for node in ("n1", "n2", "n3"):
         story.node(node, gpus=1)
     story.submit("wide", group(3, gpus=1), cls="train")
-    story.started("wide")
-    story.cancel("wide")
-    story.yields("wide")
+    play("started wide; cancel wide; yields wide", story=story)
     assert {
         node: count for (stage, node, _), count in Counter().feed(story.wires).of("node-stage").items() if stage == "exit"
     } == {

@@ -12,6 +12,7 @@ from tests.histories import record as histories
 from tests.kits.dataset import bailiff, write_log
 from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
 from tests.kits.sim_worlds import BEGIN, random_world
+from tests.kits.story_script import play
 
 from bailiff.client.errors import ClientError
 from bailiff.simulation.what_if import other_past
@@ -93,22 +94,11 @@ def test_recorded_histories_are_reproduced_but_for_differences_that_have_a_name(
 
 def urgent() -> Story:
     """One node. `slow` trains; `asks` takes its place; `slow` comes back; `again` is cancelled; `open` has not ended."""
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("slow", gpus=8)
-    story.submit("asks", gpus=8, cls="interactive", after=20 * MINUTE)
-    story.propose(after=SECOND)
-    story.yields("slow", after=SECOND)
-    story.started("asks", after=SECOND)
-    story.ends("asks", 0, after=HOUR)
-    story.started("slow", after=SECOND)
-    story.ends("slow", 0, after=2 * HOUR)
-    story.runs("again", gpus=4, after=MINUTE)
-    story.cancel("again", after=MINUTE)
-    story.yields("again", 143, after=SECOND)
-    story.runs("open", gpus=1, after=MINUTE)
-    story.wait(MINUTE)
-    return story
+    return play(
+        "node n1: 8 gpus; runs slow: 8 gpus; +20m; submit asks: interactive, 8 gpus; +1s; propose; +1s; yields slow",
+        "+1s; started asks; +1h; ends asks 0; +1s; started slow; +2h; ends slow 0; +1m; runs again: 4 gpus; +1m; cancel again",
+        "+1s; yields again 143; +1m; runs open: 1 gpu; wait 1m",
+    )
 
 
 def test_without_preemption_the_urgent_job_waits_and_no_work_is_lost():
@@ -126,8 +116,7 @@ def test_without_preemption_the_urgent_job_waits_and_no_work_is_lost():
 @pytest.mark.slow
 def test_a_class_has_its_mean_and_its_95th_percentile():
     """One of 40 jobs of an hour waits longest, for 39 hours; 95 of 100 wait for 37 at most."""
-    story = Story()
-    story.node("n1", gpus=1)
+    story = play("node n1: 1 gpu")
     for number in range(40):
         story.submit(f"job-{number:02}", gpus=1)
     for number in range(40):
@@ -193,14 +182,10 @@ def test_assumptions_are_reported():
 
 
 def test_a_gpu_that_was_quarantined_is_so_under_every_policy():
-    story = Story()
-    story.node("n1", gpus=2)
-    story.quarantined("n1", 0)
-    story.submit("waits", gpus=2, after=MINUTE)
-    story.wait(HOUR)
-    story.cleared("n1", 0)
-    story.started("waits", after=SECOND)
-    story.ends("waits", 0, after=HOUR)
+    story = play(
+        "node n1: 2 gpus; quarantined n1 0; +1m; submit waits: 2 gpus; wait 1h; cleared n1 0; +1s; started waits",
+        "+1h; ends waits 0",
+    )
     log = from_log(map(decode, story.wires))
     found = what_if(log, ALLOCATE_ONLY)
     assert same_policy(found)["waits_alike"] == 1
@@ -209,25 +194,19 @@ def test_a_gpu_that_was_quarantined_is_so_under_every_policy():
 
 
 def test_a_pool_that_grows_is_never_more_than_full():
-    story = Story()
-    story.node("n1", gpus=4)
-    story.runs("a", gpus=4)
+    story = play("node n1: 4 gpus; runs a: 4 gpus")
     story.cycle(after=HOUR)
-    story.node("n2", gpus=12)
-    story.runs("b", gpus=12)
-    story.wait(HOUR)
+    play("node n2: 12 gpus; runs b: 12 gpus; wait 1h", story=story)
     runs = what_if(from_log(map(decode, story.wires)), ALLOCATE_ONLY).runs
     assert [run.capacity for run in runs] == [[(story.records[0].time, 4000), (BEGIN + HOUR, 12_000)]] * 3
     assert [metrics(run)["utilisation"] for run in runs] == pytest.approx([1, 1, 1], abs=0.01)
 
 
 def test_a_start_that_was_refused_is_refused_again():
-    story = Story()
-    story.node("n1", gpus=2)
-    story.submit("tries", tasks=2, gpus=1, max_failures=2)
-    story.cycle(facts.TaskStarted(**story.at("tries", 0)), after=SECOND)
-    story.cycle(facts.TaskStartRefused(**story.at("tries", 1), reason="no such device"), after=SECOND)
-    story.ends("tries", 143, 0, after=SECOND)
+    story = play(
+        "node n1: 2 gpus; submit tries: 2 x 1 gpu, max_failures 2; +1s; report TaskStarted tries",
+        '+1s; report TaskStartRefused tries task=1 reason="no such device"; +1s; ends tries 143 0',
+    )
     story.wait(5 * MINUTE)  # its back-off
     story.started("tries", after=SECOND)
     story.ends("tries", 0, after=HOUR)
@@ -244,17 +223,11 @@ def test_the_reaction_to_idle_gpus_follows_the_policy():
     """`lazy` does nothing for ten minutes, is paused, and taken up again by a person an hour later."""
     strict, lenient = (policy(idle={"after": after, "action": "pause"}) for after in ("10m", "2h"))
     story = Story(strict)
-    story.node("n1", gpus=8)
-    story.runs("lazy", gpus=8)
-    story.cycle(facts.TaskIdle(**story.at("lazy", 0), duration=MINUTE), after=20 * MINUTE)
-    story.submit("next", gpus=8, after=MINUTE)
-    story.wait(8 * MINUTE)
-    story.yields("lazy", after=SECOND)
-    story.started("next", after=SECOND)
-    story.ends("next", 0, after=10 * MINUTE)
-    story.resume("lazy", after=HOUR)
-    story.started("lazy", after=SECOND)
-    story.ends("lazy", 0, after=HOUR)
+    play(
+        "node n1: 8 gpus; runs lazy: 8 gpus; +20m; report TaskIdle lazy duration=1m; +1m; submit next: 8 gpus; wait 8m",
+        "+1s; yields lazy; +1s; started next; +10m; ends next 0; +1h; resume lazy; +1s; started lazy; +1h; ends lazy 0",
+        story=story,
+    )
     log = from_log(map(decode, story.wires))
     found = what_if(log, lenient)
     assert same_policy(found)["jobs_with_other_evictions"] == 0
@@ -360,9 +333,7 @@ def test_a_window_is_given_by_seqs_or_times(log: Path, tmp_path: Path):
 
 
 def test_a_window_without_a_job_is_no_answer(tmp_path: Path):
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("a", gpus=8, after=HOUR)
+    story = play("node n1: 8 gpus; +1h; runs a: 8 gpus")
     log = write_log(story, tmp_path / "late.jsonl")
     empty = bailiff("what-if", "-p", written(ALLOCATE_ONLY, tmp_path / "nobody.yaml"), "-f", log, "--to", "0")
     assert (empty.exit_code, "no job was in test between" in " ".join(empty.output.split())) == (5, True), empty.output
@@ -395,18 +366,11 @@ TWO_PROJECTS = [{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gp
 
 def older_than_its_projects() -> Story:
     """Two jobs from before there were projects, and one after."""
-    story = Story(policy())
-    story.node("n1", gpus=4)
-    story.runs("old", gpus=4)
-    story.submit("older", gpus=4, after=MINUTE)
-    story.ends("old", after=HOUR)
-    story.started("older")
-    story.apply_policy(policy(projects=TWO_PROJECTS))
-    story.submit("new", gpus=4, project="a", after=MINUTE)
-    story.ends("older", after=HOUR)
-    story.started("new")
-    story.ends("new", after=HOUR)
-    return story
+    return play(
+        "rules {}; node n1: 4 gpus; runs old: 4 gpus; +1m; submit older: 4 gpus; +1h; ends old; started older",
+        "policy {projects: [{name: a, quota: {gpus: 4}}, {name: b, quota: {gpus: 4}}]}; +1m; submit new: 4 gpus, project a",
+        "+1h; ends older; started new; +1h; ends new",
+    )
 
 
 def test_jobs_older_than_the_projects_are_compared_without_one():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.kits.log_builder import Story
+from tests.kits.story_script import play
 from tests.unit.client.kit import MINUTE, SECOND, LogWriter, request_id
 from tests.unit.console.actions.kit import story, task_result
 
@@ -97,9 +98,7 @@ def test_evict_requeues(log_writer: LogWriter) -> None:
 
 
 def test_evict_of_a_job_that_ends_by_it_loses_all_work_of_its_attempt() -> None:
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("once", gpus=4, on_eviction="end")
+    story = play("node n1: 8 gpus; runs once: 4 gpus, on_eviction end")
     checkpoint = facts.Checkpoint(step=9, bytes=1, duration=1, sha256="0" * 64)
     story.cycle(facts.TaskProgressed(**story.at("once", 0), step=9, checkpoint=checkpoint), after=30 * MINUTE)
     story.wait(10 * MINUTE)
@@ -323,12 +322,7 @@ def test_preview_time_may_be_later_than_the_state(log_writer: LogWriter) -> None
 
 def evicting() -> Story:
     """low is evicted for high, whose resources are reserved."""
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("low", gpus=8)
-    story.submit("high", gpus=8, cls="inference", after=MINUTE)
-    story.propose()
-    return story
+    return play("node n1: 8 gpus; runs low: 8 gpus; +1m; submit high: inference, 8 gpus; propose")
 
 
 def foreseen(story: Story, body: JobChange) -> Preview:
@@ -355,10 +349,7 @@ def test_a_victim_that_is_cancelled_leaves_its_resources_to_its_preemptor() -> N
 
 @pytest.mark.parametrize("body", [CancelJob(job="short"), PauseJob(job="short"), EvictJob(job="short")])
 def test_a_job_that_runs_already_gets_more_tasks_and_does_not_start(body: JobChange) -> None:
-    story = Story()
-    story.node("n1", gpus=8)
-    story.runs("short", gpus=4)
-    story.runs("wide", gpus=1, tasks=8, min_tasks=4)
+    story = play("node n1: 8 gpus; runs short: 4 gpus; runs wide: 8 x 1 gpu, min 4")
     found = foreseen(story, body)
     assert "With its resources (4 GPUs), wide (n1) can get more tasks." in found.sentences
     assert [(row["job"], row["effect"]) for row in found.affected] == [("short", "evicted"), ("wide", "grows")]
@@ -366,11 +357,7 @@ def test_a_job_that_runs_already_gets_more_tasks_and_does_not_start(body: JobCha
 
 
 def test_an_undrained_node_grows_a_job_that_runs_already() -> None:
-    story = Story()
-    story.node("n1", gpus=4)
-    story.node("n2", gpus=4)
-    story.drain("n2")
-    story.runs("wide", gpus=1, tasks=8, min_tasks=4)
+    story = play("node n1: 4 gpus; node n2: 4 gpus; drain n2; runs wide: 8 x 1 gpu, min 4")
     found = preview(story.state, Requester("ada"), UndrainNode(node="n2"), story.state.now)
     assert found.sentences[-1] == "Now wide (n2) can get more tasks."
 
