@@ -1,16 +1,20 @@
 """Where a node stores the snapshot of a task."""
 
+import asyncio
 import os
 import subprocess
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.kits.waiting import PATIENCE_S
 
+from bailiff_node_agent.runtime import TaskKey, job_files
 from bailiff_node_agent.runtime.supervisor import safe_open
 from bailiff_node_agent.settings import SNAPSHOTS
-from bailiff_node_agent.snapshots import images
+from bailiff_node_agent.snapshots import DiskImages, images
 
 SOMEBODY = 54_321
 
@@ -63,6 +67,25 @@ def test_a_folder_that_somebody_else_has_made_or_opened_gets_no_snapshot(tmp_pat
         (tmp_path / which).chmod(0o777)
     with pytest.raises(PermissionError, match="was made or opened by somebody else"):
         images.make_image(tmp_path / SNAPSHOTS / "train", 0, 1)
+
+
+async def test_large_snapshots_hold_up_no_other_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang of many tasks is stored for minutes: meanwhile others start, end, are saved, and their logs are cut."""
+    over, store = threading.Event(), DiskImages()
+    for slow in ("sealed", "verified"):
+        monkeypatch.setattr(f"bailiff_node_agent.snapshots.store.{slow}", lambda *_: over.wait() and ("", {}))
+    image = await store.make(tmp_path / SNAPSHOTS / "train", TaskKey("train", 0, "0"))
+    gang = [asyncio.ensure_future(store.seal(image, {})) for _ in range(4 * job_files.THREADS)]
+    gang += [asyncio.ensure_future(store.verify(tmp_path, 0, 0, "")) for _ in range(4 * job_files.THREADS)]
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            assert await job_files.reading(job_files.disk_usage, tmp_path)
+            assert await job_files.removing(job_files.remove_tree, tmp_path / "scratch")
+            assert await store.make(tmp_path / SNAPSHOTS / "other", TaskKey("other", 0, "0"))
+        assert not any(each.done() for each in gang)
+    finally:
+        over.set()
+        await asyncio.gather(*gang)
 
 
 def taken_away(open_folder: Callable[..., int], times: int) -> Callable[..., int]:

@@ -2,7 +2,7 @@
 
 A job can leave any tree: nested deeper than a recursion or the open files of a process permit, wide, of links, pipes and holes,
 and it can change it meanwhile. So nothing here recurses or follows a link, each step is relative to an open folder, and each call
-has a limit of entries. It can still take long: `reading` and `removing` call it off the event loop.
+has a limit of entries. It can still take long: `reading`, `removing` and `hashing` call it off the event loop.
 
 Removal is the agent's, also where the task had a user: what is left may belong to others, as what a container of the job's made.
 """
@@ -33,7 +33,7 @@ BATCH = 10_000
 """Entries that are removed at a time: whoever has left more waits for others after each."""
 UNFINISHED = "unfinished"
 THREADS = 4
-"""That read, and as many that remove: neither waits for the other, nor does the agent's own state for them."""
+"""That read, and as many that remove, or hash: none waits for the others, nor does the agent's own state for them."""
 Found = TypeVar("Found")
 
 
@@ -50,6 +50,11 @@ async def reading(call: Callable[..., Found], *given: Any, user: User | None = N
 async def removing(call: Callable[..., Found], *given: Any) -> Found:
     """The result of a call that removes a part of what a job has left."""
     return await asyncio.get_running_loop().run_in_executor(_threads("removing"), call, *given)
+
+
+async def hashing(call: Callable[..., Found], *given: Any) -> Found:
+    """The result of a call that reads all of a snapshot, which may take minutes."""
+    return await asyncio.get_running_loop().run_in_executor(_threads("hashing"), call, *given)
 
 
 @cache

@@ -49,21 +49,21 @@ class DiskImages:
         return await job_files.reading(make_image, folder, key.attempt, int(key.task), order)
 
     async def drop(self, image: Image) -> None:
-        await job_files.reading(discard_unsealed, image)
+        await job_files.removing(discard_unsealed, image)
 
     async def size(self, image: Image) -> int:
         return await job_files.reading(image_bytes, image)
 
     async def seal(self, image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
-        return await job_files.reading(sealed, image, facts)
+        return await job_files.hashing(sealed, image, facts)
 
     async def verify(self, folder: Path, attempt: int, task: int, sha256: str) -> tuple[Image, Mapping[str, Any], int]:
         began = time.monotonic()
-        image, manifest = await job_files.reading(verified, folder, attempt, task, sha256)
+        image, manifest = await job_files.hashing(verified, folder, attempt, task, sha256)
         return image, manifest, int((time.monotonic() - began) * 1_000_000)
 
     async def remove(self, folder: Path, task: int, which: Callable[[int, bool], bool]) -> None:
-        await job_files.reading(remove_images, folder, task, which)
+        await job_files.removing(remove_images, folder, task, which)
 
     async def discard(self, folder: Path, attempt: int, task: int, sha256: str) -> None:
-        await job_files.reading(discard_image, folder, attempt, task, sha256)
+        await job_files.removing(discard_image, folder, attempt, task, sha256)
