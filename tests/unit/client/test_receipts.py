@@ -452,7 +452,12 @@ def test_the_command_writes_a_page_and_checks_it_offline(log: Path, tmp_path: Pa
     found = bailiff("audit", "check-receipt", page, *pins())
     assert found.exit_code == 0, found.output
     assert found.output.startswith("proven: the log has this preemption as the receipt shows it\n")
-    for part in ("serve-1, action preempt", "4 GPUs, 4.1 GPU-h of work lost and restarts; preempted", "Not checked:"):
+    for part in (
+        "serve-1, action preempt",
+        "4 GPUs, 4.1 GPU-h of work lost and restarts; stopped in time",
+        "train-1: stopped in time",
+        "Not checked:",
+    ):
         assert part in found.output
     assert f"bailiff audit check-receipt {page}" in found.output
     shown = json.loads(bailiff("audit", "check-receipt", page, "-o", "json").output)

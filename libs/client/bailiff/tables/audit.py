@@ -11,6 +11,7 @@ from rich.text import Text
 from bailiff.audit.replay import EngineUsed, Replayed
 from bailiff.audit.verify import Verified
 from bailiff.render.plain_text import plain
+from bailiff_core.explain.evictions import end_text
 from bailiff_core.humanize import cost_text, count_text
 from bailiff_log.chain_verifier import ORPHAN_MEANINGS, ORPHANS_SHOWN
 
@@ -71,7 +72,7 @@ def receipt_block(found: Mapping[str, Any], file: str) -> RenderableType:
     for each in found["victims"]:
         what = f"{each['job']}, tasks {each['tasks']}" if each["tasks"] else each["job"]
         price = f"{count_text(each['gpus'], 'GPU')}, {cost_text(each['lost_gpu_ms'])} of work lost and restarts"
-        facts.add_row("victim", text(f"{what}: {price}; {each['outcome'] or 'not ended yet'}"))
+        facts.add_row("victim", text(f"{what}: {price}; {end_text(each['outcome']) or 'not ended yet'}"))
     if found["others"]:
         facts.add_row("", f"{count_text(found['others'], 'other victim')}: named in the decision")
     facts.add_row("root key", text(found["root_key"] or "none"))

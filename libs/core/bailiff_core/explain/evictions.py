@@ -35,6 +35,11 @@ ATTEMPT_ENDS = {
 FAILURES = ("failed", "lost")
 
 
+def end_text(outcome: str) -> str:
+    """What became of an attempt, for people: `stopped in time`; of `shrunk, preempted` each part."""
+    return ", ".join(ATTEMPT_ENDS.get(part) or part.replace("-", " ") for part in outcome.split(", "))
+
+
 def earlier_evictions(state: PoolState, job: Job, evicted: Sequence[Record], history: Sequence[Record]) -> Iterable[Section]:
     """Sections for each eviction before the last, newest first, with what followed until the next one."""
     for at in reversed(range(len(evicted) - 1)):

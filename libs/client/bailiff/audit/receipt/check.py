@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from bailiff_core.explain.evictions import end_text
 from bailiff_core.humanize import count_text
 from bailiff_core.model.identity import is_verified
 from bailiff_core.model.placement_ranges import numbers
@@ -492,7 +493,7 @@ def _stages(contents: Contents, trust: Trust) -> str:
             raise Failed(f"record {record.seq} is about another attempt of {data.job}")
         if isinstance(data, facts.EvictionStarted) and data.decided_by != contents.decision.seq:
             raise Failed(f"record {record.seq} starts an eviction that record {data.decided_by} decided")
-    ended = [f"{job}: {contents.outcome(job) or 'not ended yet'}" for job in contents.receipt.victims]
+    ended = [f"{job}: {end_text(contents.outcome(job)) or 'not ended yet'}" for job in contents.receipt.victims]
     return f"{count_text(stages, 'stage')}; {'; '.join(ended)}"
 
 

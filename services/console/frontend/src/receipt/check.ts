@@ -1,6 +1,7 @@
 // Checks a receipt from the file alone, as bailiff.audit.receipt.check: same checks, same verdict (tests/contract/test_receipts.py).
 import rules from "../../../../../libs/client/bailiff/audit/receipt/rules.json";
 import { count } from "../lib/amounts";
+import { endText } from "../lib/evictionTexts";
 import { compareBytes, fromHex } from "../verify/bytes";
 import { header } from "../verify/chain";
 import { leafHash, multiproofRoot } from "../verify/merkle";
@@ -166,7 +167,7 @@ const LOOKS: Record<CheckId, (contents: Contents, trust: Trust) => string> = {
       if (data["attempt"] !== undefined && !attempts.includes(data["attempt"])) throw new Fault(`record ${seq} is about another attempt of ${data["job"]}`);
       if (kind === "EvictionStarted" && data["decided_by"] !== decision.seq) throw new Fault(`record ${seq} starts an eviction that record ${data["decided_by"]} decided`);
     }
-    return `${count(stages, "stage")}; ${receipt.victims.map((job) => `${job}: ${contents.outcome(job) || "not ended yet"}`).join("; ")}`;
+    return `${count(stages, "stage")}; ${receipt.victims.map((job) => `${job}: ${endText(contents.outcome(job)) || "not ended yet"}`).join("; ")}`;
   },
 
   cosignatures: ({ receipt }) => {
