@@ -219,6 +219,10 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         assert max(point["gpus"] for point in figures["points"]) <= max(point["capacity"] for point in figures["points"]) == 2
         assert max(point["waiting"] for point in figures["points"]) >= 4
         assert (await get("/overview", "Overview", to=jobs[0]["submitted_at"]))["projects"] == []
+        # No mean counts the time before the pool had its first GPU.
+        whole = await get("/overview", "Overview", points=1, **{"from": "2020-01-01T00:00:00Z"})
+        begun = (await get("/accounting", "Accounting"))["known_from"]
+        assert (whole["from"], whole["points"][0]["capacity"]) == (begun, 2.0)
         kinds = [seal["kind"] for seal in (await get("/seals", "SealPage", order="asc"))["items"]]
         assert kinds[:2] == ["SealingKey", "LogSealed"]
         key, seal = (await get("/seals", "SealPage", order="asc", limit=2))["items"]

@@ -28,6 +28,8 @@ DEFAULT_SPAN = timedelta(days=7)
 OLDEST = datetime(1, 1, 1, tzinfo=UTC)
 MAX_PERIODS = 4000
 FIGURES = ("used", "borrowed", "lost", "lost_other", "restart", "waiting")
+BEGUN = """SELECT least((SELECT min(from_at) FROM gpu_capacity WHERE pool = $1),
+    (SELECT min(submitted_at) FROM jobs WHERE pool = $1)) AS time"""
 MILLI_SECONDS = 3_600_000  # milli-GPU-seconds and GPU-ms in a GPU-hour
 By = Annotated[
     list[Key] | None,
@@ -77,6 +79,7 @@ class Accounting(BaseModel):
 
     from_: datetime = Field(alias="from")
     to: datetime = Field(description="What the archive does not know yet is not counted: see `known_until`.")
+    known_from: datetime | None = Field(description="When the pool had its first GPU or job.")
     known_until: datetime | None = Field(description="The archive has all records up to this time.")
     by: list[Key]
     rows: list[AccountingRow] = Field(description="Ordered by time, then by GPU-hours used, then lost, descending.")
@@ -102,7 +105,7 @@ async def accounting(
     keys = list(dict.fromkeys(by or ()))
     period = _period(keys)
     async with query.reading() as reading:
-        known = await known_until(reading)
+        first, known = await known_from(reading), await known_until(reading)
         end = to or known or datetime.now(UTC)
         begin = from_ if from_ is not None else max(end, OLDEST + DEFAULT_SPAN) - DEFAULT_SPAN
         if begin >= end:
@@ -114,7 +117,14 @@ async def accounting(
         filters = (user, project, priority_class, job)
         rows = await reading.fetch(_statement(keys, period), *bounds, *filters, limit + 1)
         capacity = await reading.fetch(_capacity_statement(period), *bounds[:3])
-        return reading.answer(_answer(keys, period, begin, end, known, rows, capacity, limit))
+        return reading.answer(_answer(keys, period, begin, end, first, known, rows, capacity, limit))
+
+
+async def known_from(reading: Reading) -> datetime | None:
+    """When the pool had its first GPU or job, also of records that were pruned. None: there is nothing yet."""
+    (row,) = await reading.fetch(BEGUN, reading.pool["id"])
+    found: datetime | None = row["time"]
+    return found
 
 
 async def known_until(reading: Reading) -> datetime | None:
@@ -238,6 +248,7 @@ def _answer(
     period: Period | None,
     begin: datetime,
     end: datetime,
+    first: datetime | None,
     known: datetime | None,
     rows: list[Record],
     capacity: list[Record],
@@ -249,6 +260,7 @@ def _answer(
     return {
         "from": begin,
         "to": end,
+        "known_from": first,
         "known_until": known,
         "by": list(keys),
         "rows": [{name: _value(row, name) for name in named} | _figures(row) for row in listed if row["jobs"]],

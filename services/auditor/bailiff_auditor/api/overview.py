@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from bailiff_service.json_response import JsonResponse
 
 from . import parameters as given
+from .accounting import known_from
 from .query import PoolQuery, Reading
 
 router = APIRouter(tags=["projects"])
@@ -109,7 +110,7 @@ async def overview(
     async with query.reading() as reading:
         until = to if to is not None else datetime.fromisoformat(reading.pool["head_time"]) + timedelta(microseconds=1)
         begin = from_ if from_ is not None else until - DEFAULT_SPAN
-        begin = min(begin, until)
+        begin = min(max(begin, await known_from(reading) or begin), until)  # no mean counts time before the pool
         length = max(1, -(-int((until - begin).total_seconds()) // points))
         span = (until - begin).total_seconds()
         bounds = [*map(float, range(0, ceil(span), length)), span]

@@ -5,9 +5,10 @@ import { accountingPath, chartOf, csvOf, knownPart, monthOf, named, nameOf, neig
 
 const ZERO = { used: 0, borrowed: 0, lost: 0, lost_other: 0, restart: 0, waiting: 0, preemptions: 0, jobs: 0 };
 const row = (time: string, project: string | null, used: number): AccountingRow => ({ ...ZERO, time, project, user: null, user_verified: null, priority_class: null, job: null, submitted_seq: null, preemptor: null, preemptor_project: null, used });
-const answer = (rows: AccountingRow[], capacity: [string, number][]): Accounting => ({
+const answer = (rows: AccountingRow[], capacity: [string, number][], known_from: string | null = null): Accounting => ({
   from: "",
   to: "",
+  known_from,
   known_until: null,
   by: [],
   rows,
@@ -51,11 +52,12 @@ describe("the address", () => {
 describe("a young pool", () => {
   const window = { from: at("2026-01-01"), to: at("2026-01-02"), period: "hour" as const };
   it("is shown from the first period that is known, in shorter periods if that is short", () => {
-    const found = answer([row("2026-01-01T23:00:00Z", "red", 1)], [["2026-01-01T05:00:00Z", 0], ["2026-01-01T23:00:00Z", 4]]);
-    expect(knownPart(found, window)).toEqual({ from: at("2026-01-01T23:00Z"), to: window.to, period: "minute" });
+    const found = answer([row("2026-01-01T22:00:00Z", "red", 1)], [["2026-01-01T22:00:00Z", 1]], "2026-01-01T22:30:00Z");
+    expect(knownPart(found, window)).toEqual({ from: at("2026-01-01T22:30Z"), to: window.to, period: "minute" });
     expect(knownPart(answer([], []), window)).toEqual(window);
     expect(knownPart({ ...found, known_until: "2026-01-01T23:40:00Z" }, window).to).toBe(at("2026-01-01T23:40Z"));
-    expect(knownPart(answer([row("2025-12-31T23:00:00Z", "red", 1)], []), window).from).toBe(window.from);
+    expect(knownPart({ ...found, known_from: "2025-12-31T23:00:00Z" }, window).from).toBe(window.from);
+    expect(chartOf(found, "project", "used", { ...knownPart(found, window), period: "hour" }).capacity[0]).toBe(2); // not of time before the pool
   });
 });
 

@@ -81,9 +81,8 @@ function periodOf(from: number, to: number): Period {
  * its past.
  */
 export function knownPart(found: Accounting, window: TimeWindow): TimeWindow {
-  const times = [...found.rows.map((row) => Date.parse(row.time!)), ...found.capacity.filter((each) => each.gpu_hours > 0).map((each) => Date.parse(each.time))];
-  if (!times.length) return window;
-  const from = Math.min(window.to - LENGTHS[window.period], Math.max(window.from, Math.min(...times, window.to)));
+  if (found.known_from === null) return window;
+  const from = Math.min(window.to - LENGTHS[window.period], Math.max(window.from, Date.parse(found.known_from)));
   const until = found.known_until === null ? window.to : Date.parse(found.known_until);
   const to = until > from ? Math.min(window.to, until) : window.to;
   return { from, to, period: periodOf(from, to) };
