@@ -8,6 +8,7 @@ import pytest_asyncio
 import yaml
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, expect
 from tests.kits.browser import AXE, LAPTOP, faults_of_access
+from tests.kits.criu import criu_program
 from tests.kits.log_builder import policy
 from tests.kits.system import PATIENCE_S
 
@@ -41,7 +42,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("console")
     rules = folder / "policy.yaml"
     rules.write_text(yaml.safe_dump(policy(restarts={"backoff": "1s", "max_backoff": "1s"}).model_dump(mode="json")))
-    plan = Plan(policy=rules, archive=True, api=True, console=True, env={"BAILIFF_SEAL_SECONDS": "1"})
+    plan = Plan(
+        policy=rules, archive=True, api=True, console=True, env={"BAILIFF_SEAL_SECONDS": "1", "BAILIFF_CRIU": criu_program()}
+    )
     with Stack(folder / "stack", plan, progress=print) as stack:
         stack.processes.wait_ready(API, CONSOLE, timeout_s=PATIENCE_S)
         yield stack

@@ -5,11 +5,14 @@ and axe finds no violation of WCAG AA on any screen of the test: each in one col
 """
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 from tests.kits.browser import IN_ONE_BROWSER
 from tests.kits.console_eyes import HOSTILE, LINK, POOL, Scheme, Seeing
+from tests.kits.criu import needs_criu
 from tests.kits.lighthouse import GOOD, MAIN_PAGES, Report, lighthouse, signed_in
 from tests.kits.system import PATIENCE_S
 
@@ -17,6 +20,7 @@ from bailiff.client.client import Client
 from bailiff_bus.kafka import KafkaBus
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.model.policy import Policy
 from bailiff_core.records.facts import AttachGranted
 from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_devstack.stack import CONSOLE, Stack
@@ -27,7 +31,22 @@ LIGHT: tuple[Scheme, ...] = ("light",)
 DARK: tuple[Scheme, ...] = ("dark",)
 NODE_AGENT = "node-agent"
 TRAIN = "name: train-1\nclass: train\ngpus: 8\ncpu: 8\nmemory: 8GiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
+SAVED = "name: {name}\nclass: train\ncheckpoint: {how}\ncpu: 1\nmemory: 64MiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
 SERVE = "name: serve-1\nclass: inference\ngpus: 4\ncpu: 4\nmemory: 4GiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def keeping_the_policy(stack: Stack) -> AsyncIterator[Client]:
+    """A client. After the test the policy is what it was before."""
+    async with Client(KafkaBus(stack.kafka.bootstrap), source="/test") as client:
+        before = (await client.projection(POOL)).state.rules
+        yield client
+        await applied(client, before)
+
+
+async def applied(client: Client, policy: Policy) -> None:
+    requested = await client.request(POOL, ApplyPolicy(policy=policy))
+    assert (await client.outcome_of(requested, PATIENCE_S)) is not None
 
 
 async def test_pages_opened_before_the_pool_exists_show_it_as_soon_as_it_does(stack: Stack, page: Page) -> None:
@@ -163,7 +182,12 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
     await see.text("go to a page, job, node or project")
     await page.keyboard.press("Escape")
 
-    # The policy: a project is added in the form, seen in the YAML and among the effects, and applied.
+
+async def test_a_project_is_added_to_the_policy_and_an_overtaken_draft_is_checked(
+    stack: Stack, page: Page, keeping_the_policy: Client
+) -> None:
+    see = Seeing(page, stack.console, DARK)
+    # In the form, then seen in the YAML and among the effects, and applied.
     await see.open(f"/{POOL}/policy")
     await page.get_by_label("Name of the new project").fill("robots")
     await page.get_by_role("button", name="Add project").click()
@@ -182,10 +206,7 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
     await see.open(f"/{POOL}/policy")
     await page.get_by_label("GPU quota of robots").fill("1")
     await expect(page.get_by_role("button", name="Apply…")).to_be_enabled()
-    async with Client(KafkaBus(stack.kafka.bootstrap), source="/test") as client:
-        policy = (await client.projection(POOL)).state.rules
-        requested = await client.request(POOL, ApplyPolicy(policy=policy))
-        assert (await client.outcome_of(requested, PATIENCE_S)) is not None
+    await applied(keeping_the_policy, (await keeping_the_policy.projection(POOL)).state.rules)
     await see.text("The policy in force has changed")
     await expect(page.get_by_role("button", name="Apply…")).to_be_disabled()
     await see.accessible("an overtaken draft")
@@ -196,11 +217,35 @@ async def test_overview_jobs_node_and_policy(stack: Stack, page: Page) -> None:
     await expect(page.locator("main .loading")).to_have_count(0)
 
 
+@needs_criu
+async def test_a_running_job_is_saved_by_its_node(stack: Stack, page: Page) -> None:
+    see = Seeing(page, stack.console, LIGHT)
+    async with Client(KafkaBus(stack.kafka.bootstrap), source="/test") as client, asyncio.timeout(PATIENCE_S):
+        while not all(node.snapshots for node in (await client.projection(POOL)).state.nodes.values()):  # noqa: ASYNC110 - it tries CRIU first
+            await asyncio.sleep(0.1)
+    await see.submit(SAVED.format(name="unsaved", how="job"), "would start immediately")
+    await see.state("running")
+    await page.get_by_role("button", name="Checkpoint").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("unsaved cannot be saved: its checkpoint is neither snapshot nor auto")
+    await expect(dialog.get_by_role("button", name="Checkpoint")).to_be_disabled()
+
+    await see.submit(SAVED.format(name="saved", how="snapshot"), "would start immediately")
+    await see.state("running")
+    await page.get_by_role("button", name="Checkpoint").click()
+    await expect(dialog).to_contain_text("node-1 saves the memory and files of saved")
+    await see.accessible("the dialog Checkpoint")
+    await dialog.get_by_label("Reason").fill("before the new driver")
+    await see.sent("Checkpoint")
+    await page.get_by_role("tab", name="Events").click()
+    await see.text("before the new driver")
+    await see.text("snapshot stored")
+    await see.state("running")
+
+
 async def test_a_shell_beside_a_job_ends_with_its_agent_and_with_the_job_and_shows_only_text(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console, LIGHT)
-    await see.submit(
-        "name: batch-1\nproject: robots\nclass: train\ncpu: 1\nenv: {LR: '0.1'}\ncommand: [sleep, '3000']\n", "would start"
-    )
+    await see.submit("name: batch-1\nclass: train\ncpu: 1\nenv: {LR: '0.1'}\ncommand: [sleep, '3000']\n", "would start")
     await see.state("running")
     await page.get_by_role("tab", name="Shell").click()
     await page.get_by_role("button", name="Open a shell").click()
@@ -251,7 +296,7 @@ async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> 
     see = Seeing(page, stack.console, LIGHT)
     hostile_line = HOSTILE.replace("'", '"')
     group = TaskGroup(gpu_milli=0, cpu_milli=1000, memory_bytes=1 << 30)
-    demand = JobDemand(job="hostile", project="robots", tasks=(group,), priority_class="train", labels={"link": LINK})
+    demand = JobDemand(job="hostile", tasks=(group,), priority_class="train", labels={"link": LINK})
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/test", actor=HOSTILE) as client:
         requested = await client.submit(demand, JobSpec(command=("sh", "-c", f"echo '{hostile_line}'; sleep 3000")), pool=POOL)
         assert (await client.outcome_of(requested, PATIENCE_S)) is not None

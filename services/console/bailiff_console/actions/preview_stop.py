@@ -1,4 +1,4 @@
-"""Previews of requests that stop a job's tasks: pause, evict, cancel, migrate."""
+"""Previews of requests that stop a job's tasks, or let its nodes save it: pause, evict, cancel, migrate, checkpoint."""
 
 from collections.abc import Iterator, Sequence
 
@@ -135,3 +135,13 @@ def preview_migrate(state: PoolState, job: Job, _: RequestBody, fact: Fact) -> P
             found.affected = [row(state, job, "migrates", nodes_of(predicted.state, decision.placement))]
             return found
     return Preview(errors=[f"{job.id} cannot migrate"])
+
+
+def preview_checkpoint(state: PoolState, job: Job, _: RequestBody, fact: Fact) -> Preview:  # noqa: ARG001
+    nodes = first_of(sorted({state.nodes[task.node].name for task in job.tasks}))
+    return Preview(
+        [
+            f"{nodes} saves the memory and files of {job.id}: it stands still meanwhile, and then goes on.",
+            "If it is evicted, or its node is lost, it continues from there, unless it has saved a newer checkpoint.",
+        ]
+    )

@@ -9,6 +9,7 @@ from bailiff_core.model.state import Job, PoolState
 from bailiff_core.permissions import Requester
 from bailiff_core.records.facts import (
     CancelJob,
+    CheckpointJob,
     DrainNode,
     EvictJob,
     JobChange,
@@ -24,7 +25,7 @@ from bailiff_core.records.payload import Fact
 
 from .preview_nodes import preview_drain, preview_undrain
 from .preview_resume import preview_change, preview_resume, preview_scale, preview_set_priority_class
-from .preview_stop import preview_cancel, preview_evict, preview_migrate, preview_pause
+from .preview_stop import preview_cancel, preview_checkpoint, preview_evict, preview_migrate, preview_pause
 from .preview_text import Preview, job_of, node_of
 
 OF_JOBS: dict[type[RequestBody], Callable[[PoolState, Job, Any, Fact], Preview]] = {
@@ -33,6 +34,7 @@ OF_JOBS: dict[type[RequestBody], Callable[[PoolState, Job, Any, Fact], Preview]]
     CancelJob: preview_cancel,
     ResumeJob: preview_resume,
     MigrateJob: preview_migrate,
+    CheckpointJob: preview_checkpoint,
     ScaleJob: preview_scale,
     SetPriorityClass: preview_set_priority_class,
 }

@@ -18,7 +18,7 @@ describe("enabled actions follow from the job's state", () => {
     ["pending", ["pause", "scale", "set-priority-class", "cancel"]],
     ["reserved", ["pause", "scale", "evict", "cancel"]],
     ["starting", ["pause", "migrate", "scale", "evict", "cancel"]],
-    ["running", ["pause", "migrate", "scale", "evict", "cancel"]],
+    ["running", ["pause", "checkpoint", "migrate", "scale", "evict", "cancel"]],
     ["evicting", ["pause", "scale", "cancel"]],
     ["pausing", ["resume", "scale", "cancel"]],
     ["paused", ["resume", "scale", "set-priority-class", "cancel"]],
@@ -32,7 +32,7 @@ describe("enabled actions follow from the job's state", () => {
   });
 
   it("each reason is listed once", () => {
-    expect(disabledReasons(actionChoices({ state: "pending", nodes: [] }))).toEqual(["Migrate: only a running job can be migrated", "Evict: the job has no resources to give up"]);
+    expect(disabledReasons(actionChoices({ state: "pending", nodes: [] }))).toEqual(["Checkpoint: only a running job can be saved", "Migrate: only a running job can be migrated", "Evict: the job has no resources to give up"]);
     expect(disabledReasons(actionChoices({ state: "cancelling", nodes: [] }))).toHaveLength(1);
   });
 });

@@ -1,6 +1,6 @@
 import type { CurrentUser, LiveJob, LiveProject } from "../api";
 
-export type JobAction = "pause" | "resume" | "migrate" | "scale" | "set-priority-class" | "evict" | "cancel";
+export type JobAction = "pause" | "resume" | "checkpoint" | "migrate" | "scale" | "set-priority-class" | "evict" | "cancel";
 
 /** An action on a job. disabledReason: why it is disabled, as part of a sentence about the job; null: it is enabled. */
 export interface Choice {
@@ -23,6 +23,7 @@ interface ActionOnJob {
 export const JOB_ACTIONS: Record<JobAction, ActionOnJob> = {
   pause: { name: "Pause", reason: true },
   resume: { name: "Resume", reason: true },
+  checkpoint: { name: "Checkpoint", title: "Save", reason: true },
   migrate: { name: "Migrate", reason: true },
   scale: { name: "Scale" },
   "set-priority-class": { name: "Set class", title: "Set the class of" },
@@ -39,7 +40,7 @@ export const hasEnded = (job: Pick<LiveJob, "state">): boolean => ENDED.includes
 /** The actions on a job in the order of the buttons, enabled as admission would accept them. Of pause and resume, the applicable one. */
 export function actionChoices(job: Pick<LiveJob, "state" | "nodes">): Choice[] {
   const paused = job.state === "paused" || job.state === "pausing";
-  const actions: JobAction[] = [paused ? "resume" : "pause", "migrate", "scale", "set-priority-class", "evict", "cancel"];
+  const actions: JobAction[] = [paused ? "resume" : "pause", "checkpoint", "migrate", "scale", "set-priority-class", "evict", "cancel"];
   return actions.map((action) => ({ action, name: JOB_ACTIONS[action].name, disabledReason: disabledReason(action, job) }));
 }
 
@@ -47,6 +48,8 @@ function disabledReason(action: JobAction, { state, nodes }: Pick<LiveJob, "stat
   if (ENDED.includes(state)) return "the job has ended";
   if (state === "cancelling") return "the job is already being cancelled";
   switch (action) {
+    case "checkpoint":
+      return state === "running" ? null : "only a running job can be saved";
     case "migrate":
       if (state === "suspended") return "the job is suspended because a decision about it failed; it can only be cancelled";
       return RUNNING_STATES.includes(state) ? null : "only a running job can be migrated";
