@@ -91,6 +91,7 @@ async def test_a_what_if_with_another_policy(stack: Stack, page: Page) -> None:
     await see.open(f"/{POOL}/what-if?of=policy")
     await see.text("in force since record")
     in_force = (await (await page.request.get(f"{stack.console}/api/pools/{POOL}/policy")).json())["yaml"]
+    await page.locator("summary", has_text="YAML").click()
     await page.get_by_label("Policy as YAML").fill(re.sub(r"(?m)^ *- reclaim\n", "", in_force, count=1))
     await expect(page.locator(".changes li")).to_have_text(re.compile("^preemption.actions: .*reclaim.* → (?!.*reclaim)"))
     await expect(page.locator(".diff")).to_contain_text("reclaim")
@@ -114,6 +115,7 @@ async def test_a_what_if_with_another_policy(stack: Stack, page: Page) -> None:
     without = yaml.safe_load(in_force)
     without["projects"] = [each for each in without["projects"] if each["name"] != "speech"]
     await see.open(f"/{POOL}/policy")
+    await page.locator("summary", has_text="YAML").click()
     await page.get_by_label("Policy as YAML").fill(yaml.safe_dump(without))
     await page.get_by_role("button", name="Simulate").click()
     await expect(page.locator(".result-headline")).to_contain_text("rejected under the other policy")

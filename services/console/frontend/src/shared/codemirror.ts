@@ -12,9 +12,9 @@ import { errorRanges, type LineError } from "./lineErrors";
 const fromOutside = Annotation.define<boolean>();
 
 const theme = EditorView.theme({
-  "&": { color: "var(--ink)", backgroundColor: "var(--surface)", fontSize: "0.88rem", maxHeight: "62vh" },
+  "&": { color: "var(--ink)", backgroundColor: "var(--surface)", fontSize: "0.88rem" },
   "&.cm-focused": { outline: "2px solid var(--focus)", outlineOffset: "-2px" },
-  ".cm-scroller": { overflow: "auto", fontFamily: "var(--mono)", lineHeight: "1.55" },
+  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55" },
   ".cm-content": { caretColor: "var(--ink)", paddingBlock: "8px" },
   ".cm-content, .cm-gutter": { minHeight: "260px" },
   ".cm-cursor": { borderLeftColor: "var(--ink)" },

@@ -8,7 +8,7 @@ import { useShowMore } from "./useShowMore";
 const INITIAL_ROWS = 200;
 const STEP = 1_000;
 const FITS = 3; // columns, on a phone
-const NARROW_PX = 720;
+const NARROW_PX = 600;
 
 export interface Column<T> {
   head: string;

@@ -1,6 +1,7 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { useEffect, useMemo } from "preact/hooks";
+import "../../shared/submit.css";
 
 import { DebouncedQuery, type JobPlan, type LiveProject } from "../../api";
 import { useLive } from "../../live";

@@ -16,7 +16,7 @@ export function PolicyDiff({ before, after }: { before: string; after: string })
         <strong>Line diff</strong> <span class="soft">{whole ? count(changes, "line") : "almost all lines"} changed</span>
       </summary>
       {whole ? (
-        <div class="lines mono" tabIndex={0} role="region" aria-label="Line diff of the policies">
+        <div class="lines mono">
           {collapseUnchanged(whole).map((line, at) =>
             line.is === "skipped" ? (
               <div key={at} class="line" data-is="skipped">

@@ -1,10 +1,6 @@
 import { usePageTitle } from "../../lib";
 import { currentUser } from "../../live";
-import { PolicyForm } from "./PolicyForm";
 import { PolicyWhatIf } from "./PolicyWhatIf";
-import "../../shared/submit.css";
-import "./whatif.css";
-import "./policy.css";
 
 /** The policy and its projects: form and YAML, what a change would cause now and last week, then apply. */
 export default function PolicyPage({ pool }: { pool: string }) {
@@ -16,7 +12,7 @@ export default function PolicyPage({ pool }: { pool: string }) {
         <h1>Policy</h1>
         <span class="soft">{operator ? "Nothing changes until you apply it." : "Only operators apply policies; you can try one here."}</span>
       </div>
-      <PolicyWhatIf key={pool} pool={pool} form={(yaml, write) => <PolicyForm yaml={yaml} write={write} />} applicable={operator} />
+      <PolicyWhatIf key={pool} pool={pool} applicable={operator} />
     </div>
   );
 }

@@ -1,9 +1,9 @@
 import { useSignal } from "@preact/signals";
-import type { ComponentChildren } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 
 import { offlineReason } from "../../actions/allowedActions";
 import { DebouncedQuery, poolPath, post, useFetch, type PolicyPlan, type PolicyText } from "../../api";
+import { count } from "../../lib";
 import { useLive } from "../../live";
 import { dropDraft, loadDraft, saveDraft } from "../../shared/draftStorage";
 import { YamlEditor } from "../../shared/YamlEditor";
@@ -11,30 +11,33 @@ import { Badge, Button, Card, ErrorList, ErrorMessage, Loaded, Loading, SeqLink 
 import { ApplyPolicyDialog } from "./ApplyPolicyDialog";
 import { PastSimulation } from "./PastSimulation";
 import { PolicyDiff } from "./PolicyDiff";
+import { PolicyForm } from "./PolicyForm";
+import "../../shared/submit.css";
 import "../../ui/sections.css";
+import "./policy.css";
+import "./whatif.css";
 
 interface Editing {
   pool: string;
-  /** A form of the YAML, above it; absent: none. */
-  form?: (yaml: string, write: (yaml: string) => void) => ComponentChildren;
   /** Whether it can be applied here. */
   applicable?: boolean;
 }
 
 /** Edits the policy in force: the differences, their immediate effects, and a simulation on the log. */
-export function PolicyWhatIf({ pool, form, applicable = false }: Editing) {
+export function PolicyWhatIf({ pool, applicable = false }: Editing) {
   const live = useLive(pool);
   const inForce = useFetch<PolicyText>(poolPath(pool, "policy"), live.row.value?.policy_seq).value;
   return (
     <Loaded of={inForce} what="the policy in force">
-      {(policy) => <PolicyEditor pool={pool} policy={policy} form={form} applicable={applicable} />}
+      {(policy) => <PolicyEditor pool={pool} policy={policy} applicable={applicable} />}
     </Loaded>
   );
 }
 
-function PolicyEditor({ pool, policy, form, applicable }: Omit<Editing, "form"> & { policy: PolicyText; form: Editing["form"] | undefined }) {
+function PolicyEditor({ pool, policy, applicable }: Required<Editing> & { policy: PolicyText }) {
   const live = useLive(pool);
   const applying = useSignal<PolicyText | null>(null);
+  const opened = useSignal(false);
   const key = `what-if-policy-${pool}`;
   const edited = useSignal<PolicyText | null>(loadDraft<PolicyText>(key));
   const yaml = edited.value?.yaml ?? policy.yaml;
@@ -63,7 +66,7 @@ function PolicyEditor({ pool, policy, form, applicable }: Omit<Editing, "form"> 
   const offline = offlineReason(live.connection.value, live.consoleState.value.kafka);
   return (
     <>
-      <div class={form ? "stack spaced policy-layout" : "with-side submit"}>
+      <div class="stack spaced">
         <Card
           title="Policy"
           aside={
@@ -78,11 +81,14 @@ function PolicyEditor({ pool, policy, form, applicable }: Omit<Editing, "form"> 
               {applicable && <Button onClick={() => keep({ seq: policy.seq, yaml })}>I have checked them: keep my draft</Button>}
             </p>
           )}
-          <div class={form ? "with-side policy-both" : undefined}>
-            {form && <div>{form(yaml, write)}</div>}
+          <PolicyForm yaml={yaml} write={write} />
+          <details class="fold policy-yaml" open={opened.value || errors.length > 0} onToggle={(event) => (opened.value = event.currentTarget.open)}>
+            <summary>
+              <strong>YAML</strong> <span class="soft">{count(yaml.split("\n").length - 1, "line")}, every field</span>
+            </summary>
             <YamlEditor label="Policy as YAML" value={yaml} onInput={write} errors={errors} />
-          </div>
-          <div class="editor-actions">
+          </details>
+          <div class="row editor-actions">
             <Button onClick={revert} disabled={!changed}>
               Reset to the policy in force
             </Button>
@@ -94,11 +100,9 @@ function PolicyEditor({ pool, policy, form, applicable }: Omit<Editing, "form"> 
             {applicable && (offline ?? notApplicable) && <span class="soft">{offline ?? notApplicable}</span>}
           </div>
         </Card>
-        <div class="stack submit-side">
-          <Card title="Effects">
-            <PolicyChanges state={state} changed={changed} again={() => plan.set(yaml, 0)} />
-          </Card>
-        </div>
+        <Card title="Effects">
+          <PolicyChanges state={state} changed={changed} again={() => plan.set(yaml, 0)} />
+        </Card>
       </div>
       {applying.value && (
         <ApplyPolicyDialog

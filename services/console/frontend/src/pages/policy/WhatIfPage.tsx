@@ -4,8 +4,6 @@ import { usePageTitle } from "../../lib";
 import { ViewSwitch } from "../../ui";
 import { JobWhatIf } from "./JobWhatIf";
 import { PolicyWhatIf } from "./PolicyWhatIf";
-import "../../shared/submit.css";
-import "./whatif.css";
 
 /** What-if analysis: the outcome of a job, or of another policy, now and on the log. */
 export default function WhatIfPage({ pool }: { pool: string }) {

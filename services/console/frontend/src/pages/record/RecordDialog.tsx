@@ -60,7 +60,7 @@ export function RecordDialog({ pool, seq, archive, head, goTo, showSnapshot, onC
             {vouched && <><dt>Vouched for as</dt><dd>{sanitizeLine(`${vouched.subject} of ${vouched.issuer}`)}</dd></>}
           </dl>
           <h3>Body</h3>
-          <pre class="well raw" tabIndex={0}>{shownJson(found.data)}</pre>
+          <pre class="well raw">{shownJson(found.data)}</pre>
           <details>
             <summary>{found.headers.length} headers</summary>
             <table class="table">
