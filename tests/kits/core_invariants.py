@@ -224,9 +224,9 @@ def requests_are_open(state: PoolState) -> None:
 
 
 def no_job_is_lost(state: PoolState) -> None:
-    """Every job is pending, is paused, has resources, or has ended."""
-    paused = [name for name, job in state.jobs.items() if job.phase == "paused"]
-    assert set(state.jobs) == {*state.queue, *paused, *state.active, *state.ended}, "a job is in no index"
+    """Every job waits for others, is pending, is paused, has resources, or has ended."""
+    held = [name for name, job in state.jobs.items() if job.phase in ("waiting", "paused")]
+    assert set(state.jobs) == {*state.queue, *held, *state.active, *state.ended}, "a job is in no index"
 
 
 def paused_jobs_have_no_resources(state: PoolState) -> None:
