@@ -49,8 +49,7 @@ class Both:
 
 @pytest.fixture
 def both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Both]:
-    log_writer = LogWriter()
-    preemption_story(log_writer)
+    log_writer = preemption_story(LogWriter())
     return Both(log_writer, monkeypatch, tmp_path)
 
 

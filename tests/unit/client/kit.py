@@ -228,7 +228,7 @@ def request_id(job: str, source: str = "laptop") -> facts.RequestId:
     return facts.RequestId(source=source, id=f"r-{job}", digest=hashlib.sha256(job.encode()).hexdigest())
 
 
-def quiet_story(log_writer: LogWriter) -> None:
+def quiet_story(log_writer: LogWriter) -> LogWriter:
     """A pool with two nodes, one job that runs and one that has ended."""
     log_writer.begin()
     log_writer.node("gpu-01")
@@ -238,9 +238,10 @@ def quiet_story(log_writer: LogWriter) -> None:
     log_writer.submit("done-1", gpus=1)
     log_writer.start("done-1")
     log_writer.after(MINUTE).finish("done-1")
+    return log_writer
 
 
-def preemption_story(log_writer: LogWriter, lie: Callable[[Proposal], Proposal] = lambda honest: honest) -> None:
+def preemption_story(log_writer: LogWriter, lie: Callable[[Proposal], Proposal] = lambda honest: honest) -> LogWriter:
     """The quiet story and train-8; then serve-2 needs all twelve GPUs and preempts both; train-9 is pending.
 
     lie: changes the answer of victim selection.
@@ -251,9 +252,10 @@ def preemption_story(log_writer: LogWriter, lie: Callable[[Proposal], Proposal] 
     log_writer.after(3 * MINUTE).submit("serve-2", gpus=4, tasks=3, class_="inference")
     log_writer.propose(lie)
     log_writer.submit("train-9", gpus=8)
+    return log_writer
 
 
-def finished_story(log_writer: LogWriter) -> None:
+def finished_story(log_writer: LogWriter) -> LogWriter:
     """The preemption story to its end: both victims are evicted, serve-2 runs and ends, both victims resume."""
     preemption_story(log_writer)
     log_writer.evict("train-7")
@@ -262,6 +264,7 @@ def finished_story(log_writer: LogWriter) -> None:
     log_writer.after(MINUTE).finish("serve-2")
     log_writer.start("train-7")
     log_writer.start("train-8")
+    return log_writer
 
 
 # --- the command

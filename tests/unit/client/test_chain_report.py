@@ -21,9 +21,7 @@ from bailiff_log.chain_verifier import Verification
 
 @pytest.fixture
 def log_writer() -> LogWriter:
-    made = LogWriter()
-    finished_story(made)
-    return made
+    return finished_story(LogWriter())
 
 
 async def verified(messages: list[Message]) -> Verification:
@@ -163,8 +161,7 @@ async def test_a_changed_header_breaks_the_chain_at_the_next_record(log_writer: 
 
 async def test_a_log_that_continues_after_a_break_is_still_broken(log_writer: LogWriter) -> None:
     messages = log(log_writer)
-    resumed = LogWriter()
-    quiet_story(resumed)
+    resumed = quiet_story(LogWriter())
     cut = len(resumed.records)
     resumed.writer("writer-2")
     found = await verified([*messages[:cut], *messages[cut + 1 :], log(resumed)[cut]])

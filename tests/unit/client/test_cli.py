@@ -37,13 +37,6 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def log_writer() -> LogWriter:
-    made = LogWriter()
-    preemption_story(made)
-    return made
-
-
 Bus = Callable[[LogWriter], AnsweringBus]
 
 
@@ -259,8 +252,7 @@ def ending(exit_code: int) -> Bus:
 def test_wait_exits_with_the_outcome_of_the_job(
     exit_code: int, code: ExitCode, outcome: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    log_writer = LogWriter()
-    finished_story(log_writer)
+    log_writer = finished_story(LogWriter())
     run = command_for(log_writer, monkeypatch, tmp_path, ending(exit_code))
     found = run("submit", "--name", "short", "--gpus", "1", "--max-failures", "0", "--wait", "--", "true")
     assert found.exit_code == code
@@ -270,8 +262,7 @@ def test_wait_exits_with_the_outcome_of_the_job(
 
 
 def test_a_shell_s_line_in_quotes_is_refused_with_the_form_that_runs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    log_writer = LogWriter()
-    finished_story(log_writer)
+    log_writer = finished_story(LogWriter())
     run = command_for(log_writer, monkeypatch, tmp_path, ending(0))
     found = run("submit", "--name", "short", "--gpus", "1", "--", "echo a; exit 3")
     assert found.exit_code == ExitCode.USAGE
@@ -283,8 +274,7 @@ def test_a_shell_s_line_in_quotes_is_refused_with_the_form_that_runs_it(monkeypa
 
 
 def test_follow_prints_the_records_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    log_writer = LogWriter()
-    finished_story(log_writer)
+    log_writer = finished_story(LogWriter())
     run = command_for(log_writer, monkeypatch, tmp_path, ending(0))
     found = run("submit", "--name", "short", "--gpus", "1", "--follow", "--", "true")
     assert found.exit_code == ExitCode.DONE
@@ -294,8 +284,7 @@ def test_follow_prints_the_records_of_the_job(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_wait_for_a_cancelled_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    log_writer = LogWriter()
-    preemption_story(log_writer)
+    log_writer = preemption_story(LogWriter())
 
     def then(log_writer: LogWriter, job: str) -> None:
         from tests.unit.client.kit import request_id

@@ -1,10 +1,9 @@
 """Wording of CLI output that confused new users."""
 
 import json
-from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on
+from tests.unit.client.kit import LogWriter, Run
 
 from bailiff.render.record_text.phrases import demand_text
 from bailiff_bus.validation_errors import describe_errors
@@ -36,11 +35,6 @@ def log_writer() -> LogWriter:
         made.cycle(facts.TaskReleased(**at))
     made.start("urgent")
     return made
-
-
-@pytest.fixture
-def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 def row_of(output: str, job: str) -> list[str]:

@@ -27,9 +27,7 @@ from bailiff_log.signatures import verify
 
 @pytest.fixture
 def log_writer() -> LogWriter:
-    made = LogWriter()
-    quiet_story(made)
-    return made
+    return quiet_story(LogWriter())
 
 
 @pytest.fixture
@@ -203,8 +201,7 @@ async def test_a_stored_snapshot_is_used_when_the_log_confirms_it(log_writer: Lo
 
 async def test_the_snapshot_of_a_truncated_log_is_not_used(log_writer: LogWriter, tmp_path: Path) -> None:
     short = len(log_writer.records)
-    preemption = LogWriter()
-    preemption_story(preemption)
+    preemption = preemption_story(LogWriter())
     with_digest(preemption)
     async with Client(preemption.cluster.client("c"), source="test", cache=tmp_path) as client:
         await client.projection()
@@ -214,8 +211,7 @@ async def test_the_snapshot_of_a_truncated_log_is_not_used(log_writer: LogWriter
 
 
 async def test_the_snapshot_of_a_replaced_log_is_not_used(log_writer: LogWriter, tmp_path: Path) -> None:
-    other = LogWriter()
-    quiet_story(other)
+    other = quiet_story(LogWriter())
     with_digest(other)
     async with Client(other.cluster.client("c"), source="test", cache=tmp_path) as client:
         await client.projection()

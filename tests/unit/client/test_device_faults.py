@@ -1,10 +1,9 @@
 """Quarantined and unhealthy GPUs in the output of the CLI, and `bailiff node clear`."""
 
 import json
-from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, preemption_story
+from tests.unit.client.kit import LogWriter, Run, preemption_story
 
 from bailiff.client.errors import ExitCode
 from bailiff.doctor.checks import device_checks
@@ -13,8 +12,7 @@ from bailiff_core.records import facts
 
 @pytest.fixture
 def log_writer() -> LogWriter:
-    made = LogWriter()
-    preemption_story(made)
+    made = preemption_story(LogWriter())
     node = next(iter(made.state.nodes.values()))
     first, second = node.devices[:2]
     seen = facts.DeviceReading(device=first.id, memory_used=1 << 30, processes=0)
@@ -25,11 +23,6 @@ def log_writer() -> LogWriter:
     )
     made.cycle(facts.DeviceUnhealthy(node=node.name, device=second.id, reason="xid", code=79, detail="off the bus"))
     return made
-
-
-@pytest.fixture
-def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 def test_node_list_shows_unusable_gpus_with_the_reason(bailiff: Run, log_writer: LogWriter) -> None:

@@ -35,9 +35,7 @@ from bailiff_service.health import HealthServer
 
 @pytest.fixture
 def log_writer() -> LogWriter:
-    made = LogWriter()
-    quiet_story(made)
-    return made
+    return quiet_story(LogWriter())
 
 
 @pytest.fixture
@@ -155,8 +153,7 @@ async def test_wrong_topic_settings_are_errors_for_audit_and_warnings_for_others
 
 
 async def test_pending_jobs_in_a_silent_log_are_a_warning(log_writer: LogWriter) -> None:
-    preemption = LogWriter()
-    preemption_story(preemption)
+    preemption = preemption_story(LogWriter())
     async with Client(preemption.cluster.client("c"), source="test", now=lambda: preemption.now + 20 * MINUTE) as client:
         (found, *_) = [check async for check in pool_checks(client, ClientSettings(pools=Path("none.yaml")))]
     assert (found["status"], found["advice"]) == ("warn", "check that admission is running")

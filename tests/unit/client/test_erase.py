@@ -1,9 +1,7 @@
 """`bailiff audit erase --job`: erases the spec of an ended job at once."""
 
-from pathlib import Path
-
 import pytest
-from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, quiet_story
+from tests.unit.client.kit import LogWriter, Run, quiet_story
 
 from bailiff.client.errors import ExitCode
 from bailiff_bus import topics
@@ -14,17 +12,11 @@ ENDED, RUNNING = b"pool-a/done-1/" + b"a" * 64, b"pool-a/train-7/" + b"a" * 64
 
 @pytest.fixture
 def log_writer() -> LogWriter:
-    made = LogWriter()
-    quiet_story(made)
+    made = quiet_story(LogWriter())
     for key in (ENDED, RUNNING):
         spec = JobSpec(command=("train", "--for", "Ada")).to_json()
         made.cluster.store(topics.JOB_SPECS.name, 0, key, (), b'{"salt":"00","spec":%b}' % spec)
     return made
-
-
-@pytest.fixture
-def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path))
 
 
 def newest(log_writer: LogWriter) -> dict[bytes | None, bytes]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.kits.log_builder import MINUTE, Story
 from tests.kits.story_script import play
-from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story
+from tests.unit.client.kit import LogWriter, Run, finished_story
 
 from bailiff.client.errors import ExitCode
 from bailiff.render import events
@@ -22,14 +22,7 @@ from bailiff_core.records.subjects import jobs_of
 
 @pytest.fixture
 def log_writer() -> LogWriter:
-    made = LogWriter()
-    finished_story(made)
-    return made
-
-
-@pytest.fixture
-def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
+    return finished_story(LogWriter())
 
 
 def event_rows(log_writer: LogWriter) -> list[events.EventRow]:
@@ -171,8 +164,7 @@ def test_every_event_has_a_unique_id_and_a_known_type(log_writer: LogWriter) -> 
 
 
 def test_a_job_that_failed_is_restarted_and_not_resumed() -> None:
-    log_writer = LogWriter()
-    finished_story(log_writer)
+    log_writer = finished_story(LogWriter())
     log_writer.finish("train-8", exit_code=3)  # it was preempted before; its failures exceed the maximum
     assert types_of(log_writer, "train-8")[-1] == "Failed"
     story = play("node n1: 1 gpu; runs brittle: 1 gpu, max_failures 1; ends brittle code=3; wait 1m; started brittle")

@@ -16,18 +16,6 @@ from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Payload
 
 
-@pytest.fixture
-def log_writer() -> LogWriter:
-    made = LogWriter()
-    preemption_story(made)
-    return made
-
-
-@pytest.fixture
-def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
-
-
 def test_a_job_is_explained_with_record_numbers(bailiff: Run) -> None:
     found = bailiff("explain", "train-8")
     assert found.exit_code == ExitCode.DONE

@@ -18,8 +18,7 @@ from bailiff_log.keys import KeyFileError, make_private_key
 
 @pytest.fixture
 def bailiff(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    log_writer = LogWriter()
-    preemption_story(log_writer)
+    log_writer = preemption_story(LogWriter())
     return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 

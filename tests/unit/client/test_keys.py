@@ -35,11 +35,6 @@ def log_writer(root_file: Path, tmp_path: Path) -> LogWriter:
     return made
 
 
-@pytest.fixture
-def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
-
-
 def test_the_root_key_certifies_a_service(bailiff: Run, root_file: Path, tmp_path: Path) -> None:
     assert root_file.stat().st_mode & 0o777 == 0o600
     folder = tmp_path / "admission"

@@ -1,12 +1,11 @@
 """What a reader says where Kafka no longer has the log: its retention has passed, or the topic was deleted and made again."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from tests.kits.tampering import seals_of
 from tests.unit.client.chains import log
-from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story
+from tests.unit.client.kit import LogWriter, Run, finished_story
 
 from bailiff.client.errors import ExitCode
 from bailiff_bus import topics
@@ -40,17 +39,11 @@ def seals_deleted(log_writer: LogWriter) -> None:
 
 @pytest.fixture
 def log_writer() -> LogWriter:
-    made = LogWriter()
-    finished_story(made)
+    made = finished_story(LogWriter())
     for number, body in enumerate(seals_of(log(made), SEAL)):
         headers, value = wrap(body, source="/auditor", id=str(number), pool="pool-a", time_us=made.now)
         made.cluster.store(topics.SEALS.name, 0, b"pool-a", headers, value)
     return made
-
-
-@pytest.fixture
-def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path))
 
 
 GONE = "the first records in partition 0 of bailiff.audit are gone"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story, preemption_story, request_id
+from tests.unit.client.kit import LogWriter, Run, finished_story, preemption_story, request_id
 
 from bailiff import Client
 from bailiff.client.errors import ClientError, ExitCode
@@ -60,9 +60,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def log_writer() -> LogWriter:
-    made = LogWriter()
-    finished_story(made)
-    return made
+    return finished_story(LogWriter())
 
 
 class Crashed(Exception):
@@ -114,8 +112,7 @@ async def test_evictions_and_resumes_are_delivered_with_an_id_in_header_and_body
 
 @pytest.mark.slow
 async def test_a_victim_that_leaves_although_its_preemptor_was_cancelled_is_told_so(receiver: Receiver, tmp_path: Path) -> None:
-    log_writer = LogWriter()
-    preemption_story(log_writer)
+    log_writer = preemption_story(LogWriter())
     at = {"job": "train-7", "attempt": 1, "task": 0, "node": "gpu-02"}
     decided = log_writer.state.jobs["train-7"].eviction
     assert decided is not None
@@ -267,11 +264,6 @@ def test_all_faults_of_the_notify_file_are_reported(tmp_path: Path) -> None:
     file.write_text("positions: kept.json\nhooks: [{name: a, webhook: 'http://x'}, {name: a, command: [mail]}]\n")
     with pytest.raises(ClientError, match="two hooks are called 'a'"):
         read_notify_file(file)
-
-
-@pytest.fixture
-def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 @pytest.mark.slow

@@ -15,8 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def bailiff(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    log_writer = LogWriter()
-    preemption_story(log_writer)
+    log_writer = preemption_story(LogWriter())
     return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 

@@ -18,9 +18,7 @@ from bailiff_core.records import Record, facts
 @pytest.fixture
 def log_writer() -> LogWriter:
     """A log with two evictions, both finished."""
-    made = LogWriter()
-    finished_story(made)
-    return made
+    return finished_story(LogWriter())
 
 
 def digest(log_writer: LogWriter) -> int:

@@ -4,23 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, preemption_story, quiet_story
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, quiet_story
 
 from bailiff.client.errors import ExitCode
 from bailiff_core.model.policy import DEFAULT_POLICY, IdentityRules, PreemptionRules
 from bailiff_service.settings import read_pools
-
-
-@pytest.fixture
-def log_writer() -> LogWriter:
-    made = LogWriter()
-    preemption_story(made)
-    return made
-
-
-@pytest.fixture
-def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 def cells(output: str) -> list[list[str]]:
@@ -43,8 +31,7 @@ def test_pools_show_disabled_actions(bailiff: Run, log_writer: LogWriter) -> Non
 
 
 def test_classes_with_their_jobs_and_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    log_writer = LogWriter()
-    quiet_story(log_writer)
+    log_writer = quiet_story(LogWriter())
     log_writer.state.policy = log_writer.state.rules.model_copy(
         update={"identity": IdentityRules(class_users={"inference": ("console",)})}
     )

@@ -39,11 +39,6 @@ def log_writer() -> LogWriter:
     return made
 
 
-@pytest.fixture
-def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
-
-
 def test_project_list_is_a_tree_with_usage_over_quota(bailiff: Run) -> None:
     lines = [line.split() for line in bailiff("project", "list").output.splitlines()]
     assert lines == [

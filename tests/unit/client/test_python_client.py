@@ -44,9 +44,7 @@ def runs_and_succeeds(log_writer: LogWriter, job: str) -> None:
 
 @pytest.fixture
 def log_writer() -> LogWriter:
-    made = LogWriter()
-    quiet_story(made)
-    return made
+    return quiet_story(LogWriter())
 
 
 @pytest.fixture
@@ -177,8 +175,7 @@ def test_requests_about_a_job(log_writer: LogWriter, use: Callable[..., None]) -
 
 
 def test_jobs_are_found_by_what_they_are(use: Callable[..., None]) -> None:
-    log_writer = LogWriter()
-    finished_story(log_writer)
+    log_writer = finished_story(LogWriter())
     use(log_writer)
     with bailiff.connect() as b:
         assert [job.name for job in b.jobs(state=["running", "starting"], sort="-job")] == ["train-8", "train-7"]
@@ -194,8 +191,7 @@ def test_jobs_are_found_by_what_they_are(use: Callable[..., None]) -> None:
 
 
 def test_what_happened_and_why(use: Callable[..., None]) -> None:
-    log_writer = LogWriter()
-    preemption_story(log_writer)
+    log_writer = preemption_story(LogWriter())
     use(log_writer)
     with bailiff.connect() as b:
         explained = b.job("train-7").explain(next=True, all=True)

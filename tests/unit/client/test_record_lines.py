@@ -162,8 +162,7 @@ def test_the_coloured_line_has_the_same_text(name: str) -> None:
 
 
 def test_each_victim_has_a_line_with_both_priorities() -> None:
-    log_writer = LogWriter()
-    preemption_story(log_writer)
+    log_writer = preemption_story(LogWriter())
     decided = next(each for each in log_writer.records if each.type.endswith("PreemptionDecided.v1"))
     found = [str(line) for line in lines(decided, log_writer.state)]
     assert found == [
@@ -195,8 +194,7 @@ def test_a_record_type_of_a_later_release_is_named() -> None:
 
 
 def test_records_are_indexed_by_job() -> None:
-    log_writer = LogWriter()
-    finished_story(log_writer)
+    log_writer = finished_story(LogWriter())
     line_text = [each.type.split(".")[2] for each in log_writer.records if "train-8" in jobs_of(each)]
     assert line_text[:3] == ["JobSubmitted", "JobPlaced", "TaskStarted"]
     assert "PreemptionDecided" in line_text

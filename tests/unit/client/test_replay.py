@@ -27,9 +27,7 @@ from bailiff_log import engine_store
 
 @pytest.fixture
 def log_writer() -> LogWriter:
-    made = LogWriter()
-    finished_story(made)
-    return made
+    return finished_story(LogWriter())
 
 
 async def replayed(
@@ -70,8 +68,7 @@ def seq_of(log_writer: LogWriter, name: str) -> int:
 
 
 async def test_replay_names_the_forged_decision_and_its_fields() -> None:
-    log_writer = LogWriter()
-    preemption_story(log_writer)
+    log_writer = preemption_story(LogWriter())
     seq = seq_of(log_writer, "PreemptionDecided")
     messages = forged(log_writer, seq, expires=1)
     assert (await chain_report.verify("pool-a", stream(messages)))["ok"]  # the chain alone cannot detect it
@@ -136,8 +133,7 @@ async def test_a_proposal_is_searched_on_its_state_although_the_range_begins_lat
 
 
 async def test_a_proposal_that_names_another_state_is_a_difference() -> None:
-    log_writer = LogWriter()
-    preemption_story(log_writer)
+    log_writer = preemption_story(LogWriter())
     seq = seq_of(log_writer, "ProposalReceived")
     for computed_at, problem in ((3, "no selection was open after #3"), (seq, "is not before it")):
         found = await replayed(forged(log_writer, seq, computed_at=computed_at))

@@ -29,13 +29,6 @@ from bailiff_core.records import facts
 from bailiff_core.views import chosen_victim
 
 
-@pytest.fixture
-def log_writer() -> LogWriter:
-    made = LogWriter()
-    preemption_story(made)
-    return made
-
-
 def rows(log_writer: LogWriter, *, ended: bool = False) -> dict[str, JobRow]:
     names = job_order(log_writer.state, ended=ended)
     return {row["job"]: row for row in job_rows(log_writer.state, log_writer.now + 5 * SECOND, names)}
@@ -64,8 +57,7 @@ def test_job_rows_have_state_note_and_times(log_writer: LogWriter) -> None:
 
 
 def test_pending_time_counts_from_the_last_eviction() -> None:
-    log_writer = LogWriter()
-    preemption_story(log_writer)
+    log_writer = preemption_story(LogWriter())
     log_writer.after(MINUTE).evict("train-8")
     evicted_at = log_writer.state.jobs["train-8"].last_eviction
     assert evicted_at is not None
@@ -143,8 +135,7 @@ def test_node_rows_have_allocations_and_reservations(log_writer: LogWriter) -> N
 
 
 def test_a_node_that_is_not_ready_has_no_free_gpus() -> None:
-    log_writer = LogWriter()
-    quiet_story(log_writer)
+    log_writer = quiet_story(LogWriter())
     log_writer.cycle(facts.NodeUnreachable(node="gpu-02", last_contact=log_writer.now))
     one, two = node_rows(log_writer.state)
     assert (one["gpus_free"], two["gpus_free"], two["state"]) == (8, 0, "unreachable")
@@ -178,8 +169,7 @@ def test_rows_survive_json_and_yaml(log_writer: LogWriter) -> None:
 
 
 def test_a_finished_preemption_leaves_final_states() -> None:
-    log_writer = LogWriter()
-    finished_story(log_writer)
+    log_writer = finished_story(LogWriter())
     found = rows(log_writer, ended=True)
     assert {job: row["state"] for job, row in found.items()} == {
         "train-7": "running",

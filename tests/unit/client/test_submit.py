@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story, preemption_story, request_id
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story, request_id
 from typer.testing import Result
 
 from bailiff import connect
@@ -20,13 +20,6 @@ from bailiff_core.model.demand import Dependency, JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records import facts
-
-
-@pytest.fixture
-def log_writer() -> LogWriter:
-    made = LogWriter()
-    preemption_story(made)
-    return made
 
 
 @pytest.fixture
@@ -133,8 +126,7 @@ def test_a_rejected_job_of_an_array_does_not_stop_the_others(bailiff: Run, log_w
 
 
 def test_wait_for_an_array_exits_with_the_worst_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    log_writer = LogWriter()
-    finished_story(log_writer)
+    log_writer = finished_story(LogWriter())
 
     def then(log_writer: LogWriter, job: str) -> None:
         log_writer.start(job)
@@ -405,8 +397,7 @@ def test_the_project_may_be_a_setting(bailiff: Run, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_an_interactive_job_prints_its_node_and_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    log_writer = LogWriter()
-    finished_story(log_writer)
+    log_writer = finished_story(LogWriter())
 
     def then(log_writer: LogWriter, job: str) -> None:
         log_writer.start(job)

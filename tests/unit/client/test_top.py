@@ -34,9 +34,7 @@ def shown(log_writer: LogWriter, looks: Looks, height: int = 24, width: int = 80
 
 @pytest.fixture
 def preempting() -> LogWriter:
-    made = LogWriter()
-    preemption_story(made)
-    return made
+    return preemption_story(LogWriter())
 
 
 def test_it_shows_the_pool_the_running_jobs_and_the_queue(preempting: LogWriter) -> None:
@@ -50,8 +48,7 @@ def test_it_shows_the_pool_the_running_jobs_and_the_queue(preempting: LogWriter)
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (200, 60)])
 def test_it_never_exceeds_the_terminal(width: int, height: int) -> None:
-    log_writer = LogWriter()
-    finished_story(log_writer)
+    log_writer = finished_story(LogWriter())
     for number in range(150):
         log_writer.submit(f"a-job-with-a-rather-long-name-that-goes-on-and-on-{number:04}", gpus=1)
     for seq in range(30):
