@@ -176,10 +176,7 @@ def _large_reclaim(run: Run) -> Row:
     """A whole cluster goes back to its owner."""
     nodes = 50 if run.quick else 500
     gpus = nodes * 8
-    projects = [
-        {"name": "owner", "quota": {"gpus": gpus}},
-        {"name": "borrower", "quota": {"gpus": 0}},
-    ]
+    projects = [{"name": "owner", "quota": {"gpus": gpus}}, {"name": "borrower", "quota": {"gpus": 0}}]
     sketch = Sketch(_pool(_with(projects=projects)))
     for n in range(nodes):
         sketch.node(f"node-{n}")

@@ -10,16 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Request, ViewportSize
 from tests.kits.browser import IN_ONE_BROWSER, PHONE, faults_of_access
-from tests.kits.receipts import (
-    ALTERATIONS,
-    KNOWN,
-    MALFORMED,
-    PINNED,
-    STORIES,
-    SealedStory,
-    altered,
-    usual_text,
-)
+from tests.kits.receipts import ALTERATIONS, KNOWN, MALFORMED, PINNED, STORIES, SealedStory, altered, usual_text
 
 from bailiff.audit.receipt.check import CheckedReceipt, Trust, check_receipt
 from bailiff.audit.receipt.collect import collect

@@ -15,10 +15,7 @@ from tests.kits.saving_node import SECOND, WAITS, World
 from tests.kits.small_disk import SmallDisk
 from tests.kits.waiting import until
 
-from bailiff_bus.messages.commands import (
-    RemoveSnapshots,
-    TaskSnapshot,
-)
+from bailiff_bus.messages.commands import RemoveSnapshots, TaskSnapshot
 from bailiff_bus.messages.reports import (
     EvictionStageReport,
     NodeInventory,

@@ -59,10 +59,7 @@ async def test_a_receipt_is_of_the_seal_that_a_named_witness_cosigned(tmp_path: 
     preempted(story)
     log = sealed(story, len(story.wires) - 1, len(story.wires))
     first, second = log.cosignatures
-    log.cosignatures = [
-        *(CheckpointCosigned(witness=witness, checkpoint=note) for witness, note in invented(first)),
-        second,
-    ]
+    log.cosignatures = [*(CheckpointCosigned(witness=witness, checkpoint=note) for witness, note in invented(first)), second]
     for named, size in (([], len(story.wires) - 1), ([second.witness], len(story.wires))):
         async with console_of(log, tmp_path / str(size), witness_keys=named) as console:
             reply = await console.get(f"/pools/{POOL}/receipt", job="train-1")

@@ -15,14 +15,7 @@ from bailiff_core.placement import ClusterResources, StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import (
-    Accepted,
-    SelectionBatch,
-    Stale,
-    revalidate_proposal,
-    select_batch,
-    select_victims,
-)
+from bailiff_core.victims import Accepted, SelectionBatch, Stale, revalidate_proposal, select_batch, select_victims
 from bailiff_core.victims.slot_combinations import Option
 from bailiff_core.victims.trial import Problem, Solution, Trial
 

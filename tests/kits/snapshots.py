@@ -7,13 +7,7 @@ from typing import Any
 from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core.plan import Snapshot
 
-EVERY_CLAIM = {
-    "grace": "600s",
-    "stale_grace": "never",
-    "preemption_delay": 0,
-    "non_preemptible": True,
-    "protective_labels": True,
-}
+EVERY_CLAIM = {"grace": "600s", "stale_grace": "never", "preemption_delay": 0, "non_preemptible": True, "protective_labels": True}
 
 
 def snapshot(document: dict[str, Any], name: str = "pool") -> Snapshot:

@@ -195,11 +195,7 @@ class System(Managed):
 
     def command(self, pool: str, *arguments: str, role: str = "operator") -> str:
         """The output of `bailiff` with these arguments for this pool, as a Kafka user of this role; it must succeed."""
-        env = {
-            **self.stack.kafka_environment(role),
-            "BAILIFF_POOL": pool,
-            "BAILIFF_CACHE": str(self.folder / "cache"),
-        }
+        env = {**self.stack.kafka_environment(role), "BAILIFF_POOL": pool, "BAILIFF_CACHE": str(self.folder / "cache")}
         done = subprocess.run(
             [sys.executable, "-m", "bailiff", *arguments],
             env={**os.environ, **env},

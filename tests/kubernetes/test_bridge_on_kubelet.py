@@ -33,10 +33,7 @@ def counts_everything(job, seen):
     item = {"path": "notice.json", "fieldRef": {"fieldPath": f"metadata.annotations['{names.NOTICE}']"}}
     spec = job["spec"]["template"]["spec"]
     spec["restartPolicy"] = "OnFailure"
-    spec["volumes"] = [
-        {"name": "notice", "downwardAPI": {"items": [item]}},
-        {"name": "seen", "hostPath": {"path": str(seen)}},
-    ]
+    spec["volumes"] = [{"name": "notice", "downwardAPI": {"items": [item]}}, {"name": "seen", "hostPath": {"path": str(seen)}}]
     spec["containers"][0] |= {
         "command": ["/bin/sh", "-c", SAVES],
         "volumeMounts": [{"name": "notice", "mountPath": "/notice"}, {"name": "seen", "mountPath": "/seen"}],

@@ -32,10 +32,7 @@ def jobset(template: dict[str, Any], pool: str) -> dict[str, Any]:
         counts = {"parallelism": pods, "completions": pods, "backoffLimit": 0}
         return {"spec": {**counts, "podFailurePolicy": policy, "template": template}}
 
-    replicated = [
-        {"name": "driver", "replicas": 1, "template": job(1)},
-        {"name": "workers", "replicas": 2, "template": job(2)},
-    ]
+    replicated = [{"name": "driver", "replicas": 1, "template": job(1)}, {"name": "workers", "replicas": 2, "template": job(2)}]
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",

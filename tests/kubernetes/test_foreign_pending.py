@@ -45,8 +45,7 @@ async def story(users: Users, nodes: str, agents: Sequence[str], count: int, num
     system = users.watch.system
     low, high = f"lp-{number}", f"hp-{number}"
     await users.watch.until(
-        "all GPUs are clear",
-        lambda state: [clear_gpus(node) for node in state.nodes.values()] == [8] * count,
+        "all GPUs are clear", lambda state: [clear_gpus(node) for node in state.nodes.values()] == [8] * count
     )
     for at in range(count):
         users.apply(pod(users, f"{low}-{at}", 8, app=low))
@@ -104,11 +103,7 @@ def pod(users: Users, name: str, gpus: int, **labels: str) -> dict[str, Any]:
 def foreign(nodes: str, count: int) -> dict[str, Any]:
     """A Deployment whose pods are in no pool, and would take all GPUs of each node."""
     container = {"name": "main", "image": IMAGE, "command": ["sleep", "3000"], "resources": {"limits": {"nvidia.com/gpu": 8}}}
-    spec = {
-        "containers": [container],
-        "nodeSelector": {"offline-kubernetes/node": nodes},
-        "terminationGracePeriodSeconds": 1,
-    }
+    spec = {"containers": [container], "nodeSelector": {"offline-kubernetes/node": nodes}, "terminationGracePeriodSeconds": 1}
     labels = {"app": "foreign"}
     return {
         "apiVersion": "apps/v1",

@@ -23,15 +23,7 @@ from tests.kits.wire import Wire, kafka_with_a_wire
 
 from bailiff_core.model.policy import NodeRules
 from bailiff_core.records.decisions import JobPlaced, JobRequeued
-from bailiff_core.records.facts import (
-    NodeJoined,
-    NodeLost,
-    NodeRefused,
-    NodeUnreachable,
-    TaskExited,
-    TaskStarted,
-    TaskVanished,
-)
+from bailiff_core.records.facts import NodeJoined, NodeLost, NodeRefused, NodeUnreachable, TaskExited, TaskStarted, TaskVanished
 from bailiff_core.records.payload import Payload
 
 SECOND = 1_000_000

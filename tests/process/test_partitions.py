@@ -14,10 +14,7 @@ from tests.kits.system import System, systems
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
-SAMPLE = (
-    Cell("admission active", "TERM", "both ways"),
-    Cell("agent of victim", "notice sent", "one way"),
-)
+SAMPLE = (Cell("admission active", "TERM", "both ways"), Cell("agent of victim", "notice sent", "one way"))
 CELLS = [Cell(cut, stage, mode) for mode in MODES for cut in CUTS for stage in STAGES]
 
 

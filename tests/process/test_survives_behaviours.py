@@ -19,14 +19,8 @@ OUTCOMES: dict[str, tuple[float, Expected]] = {
         SHORT_S,
         Expected("preempted", (*NOTICED, "acknowledged", *LATE), stuck_in="acknowledged", codes=(-9,), resumes_at=BEFORE),
     ),
-    "AcknowledgesAndFails": (
-        ENOUGH_S,
-        Expected("preempted", (*NOTICED, "acknowledged"), codes=(FAILS,), resumes_at=BEFORE),
-    ),
-    "AcknowledgesAndFinishes": (
-        ENOUGH_S,
-        Expected("preempted", (*NOTICED, "acknowledged"), codes=(0,), resumes_at=BEFORE),
-    ),
+    "AcknowledgesAndFails": (ENOUGH_S, Expected("preempted", (*NOTICED, "acknowledged"), codes=(FAILS,), resumes_at=BEFORE)),
+    "AcknowledgesAndFinishes": (ENOUGH_S, Expected("preempted", (*NOTICED, "acknowledged"), codes=(0,), resumes_at=BEFORE)),
     "SavesForTooLong": (
         SHORT_S,
         Expected(
@@ -38,20 +32,12 @@ OUTCOMES: dict[str, tuple[float, Expected]] = {
         ),
     ),
     "ForksAway": (ENOUGH_S, Expected("preempted", reason="1 processes that outlived it were killed")),
-    "PlainScript": (
-        ENOUGH_S,
-        Expected("preempted-unclean", TERM_AT_ONCE, codes=(-15,), resumes_at=BEFORE, reports_resume=False),
-    ),
+    "PlainScript": (ENOUGH_S, Expected("preempted-unclean", TERM_AT_ONCE, codes=(-15,), resumes_at=BEFORE, reports_resume=False)),
     "CatchesTerm": (ENOUGH_S, Expected("preempted-unclean", TERM_AT_ONCE, codes=(143,), reports_resume=False)),
     "CatchesTermAndHangs": (
         SHORT_S,
         Expected(
-            "preempted-unclean",
-            (*NOTICED, *LATE),
-            stuck_in="noticed",
-            codes=(-9,),
-            resumes_at=BEFORE,
-            reports_resume=False,
+            "preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), resumes_at=BEFORE, reports_resume=False
         ),
     ),
     "CatchesTermAndYields": (ENOUGH_S, Expected("preempted", TERM_AT_ONCE, reports_resume=False)),

@@ -3,11 +3,7 @@
 from random import Random
 
 from tests.kits.builders import Sketch, group
-from tests.property.victim_worlds import (
-    random_world,
-    world_of_equals,
-    world_of_moves,
-)
+from tests.property.victim_worlds import random_world, world_of_equals, world_of_moves
 
 from bailiff_core.model.state import Job
 

@@ -1,9 +1,7 @@
 """The victims that the search chooses in worlds made from seeds."""
 
 from hypothesis import strategies as st
-from tests.property.victim_worlds import (
-    chain,
-)
+from tests.property.victim_worlds import chain
 
 from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.proposal import Proposal

@@ -1,8 +1,6 @@
 """What holds for every placement."""
 
-from bailiff_core.placement import (
-    GangPlacement,
-)
+from bailiff_core.placement import GangPlacement
 
 
 def never_overfills(pool, preemptor, found: GangPlacement, gone=()) -> None:

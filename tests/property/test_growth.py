@@ -13,12 +13,7 @@ from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.proposal import VictimChoice
 from bailiff_core.model.state import PoolState
 from bailiff_core.plan.cycles import run_cycle
-from bailiff_core.records.decisions import (
-    MigrationDecided,
-    PreemptionDecided,
-    PreemptionRefused,
-    PreemptionRequested,
-)
+from bailiff_core.records.decisions import MigrationDecided, PreemptionDecided, PreemptionRefused, PreemptionRequested
 
 MINUTE = 60_000_000
 GPU_MINUTE = 60_000  # GPU-ms

@@ -26,9 +26,7 @@ from tests.property.victim_worlds import (
     used,
     within_limits,
 )
-from tests.property.victim_worlds import (
-    above as ancestors,
-)
+from tests.property.victim_worlds import above as ancestors
 
 from bailiff_core.model.placement_ranges import bits, numbers
 from bailiff_core.model.state import Job, PoolState

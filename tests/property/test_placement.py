@@ -10,14 +10,7 @@ from tests.kits.examples import examples
 from tests.property.placements import never_overfills
 from tests.property.small_pools import fits, random_pool, tight_pool
 
-from bailiff_core.placement import (
-    ClusterResources,
-    NoFit,
-    StepBudget,
-    decode_placement,
-    encode_placement,
-    place_unit,
-)
+from bailiff_core.placement import ClusterResources, NoFit, StepBudget, decode_placement, encode_placement, place_unit
 
 SEEDS = st.integers(0, 2**48)
 

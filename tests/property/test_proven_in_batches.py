@@ -15,14 +15,7 @@ from hypothesis import given, settings
 from tests.kits.examples import examples, share
 from tests.property.batches import WORLDS, requests
 from tests.property.chosen_victims import SEEDS, chosen
-from tests.property.victim_worlds import (
-    allowed,
-    best_choice,
-    best_moves,
-    best_with_moves,
-    frees_enough,
-    within_limits,
-)
+from tests.property.victim_worlds import allowed, best_choice, best_moves, best_with_moves, frees_enough, within_limits
 
 from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.policy import Action

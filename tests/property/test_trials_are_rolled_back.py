@@ -25,14 +25,7 @@ from bailiff_core.victims import SelectionBatch, select_victims
 CORE = Path(bailiff_core.__file__).parent
 WATCHED = {
     "victims/batch.py": ("select_batch", "select_victims"),
-    "victims/search.py": (
-        "_relaxed",
-        "_fits_without",
-        "_search_among",
-        "_acceptable",
-        "_arrangement",
-        "_fits_with_restored",
-    ),
+    "victims/search.py": ("_relaxed", "_fits_without", "_search_among", "_acceptable", "_arrangement", "_fits_with_restored"),
     "victims/consolidation.py": ("_consolidate", "places"),
     "victims/trial.py": ("over_limit_after", "find_place"),
     "victims/revalidate.py": ("revalidate_proposal", "_obstacle"),

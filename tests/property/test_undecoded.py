@@ -128,10 +128,7 @@ def the_whole_way(state: PoolState, wanted: JobFilter, sort: tuple[str, ...]) ->
     for field in reversed(sort):
         name = field.removeprefix("-")
         by_seq = {job.id: job.seq for job in jobs}
-        rows.sort(
-            key=lambda row: by_seq[row["job"]] if name == "submitted" else SORTS[name](row),
-            reverse=field.startswith("-"),
-        )
+        rows.sort(key=lambda row: by_seq[row["job"]] if name == "submitted" else SORTS[name](row), reverse=field.startswith("-"))
     return rows
 
 

@@ -44,14 +44,7 @@ from bailiff_core.model.state import Job, OpenRequest, PoolState
 from bailiff_core.placement import GangPlacement, StepBudget, decode_placement
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import (
-    Accepted,
-    SelectionBatch,
-    revalidate_proposal,
-    select_batch,
-    select_victims,
-    slot_combinations,
-)
+from bailiff_core.victims import Accepted, SelectionBatch, revalidate_proposal, select_batch, select_victims, slot_combinations
 from bailiff_core.victims.search import GeneralSearch
 
 World = Callable[[Random, str], tuple[Sketch, Job]]

@@ -24,7 +24,7 @@ POLICY = Policy(
     priority_classes=(
         PriorityClass(name="inference", value=125, preemptible=False),
         PriorityClass(name="train", value=50, preemptible=True, global_default=True),
-    ),
+    )
 )
 
 

@@ -55,8 +55,7 @@ def test_64_b_a_fresh_attempt_survives_the_deadline_of_the_one_before() -> None:
 
 def test_64_c_a_job_that_is_evicted_while_it_only_starts_comes_back_once() -> None:
     played = Played(
-        submit(1.0, "vc", 8, "exit:85:0.2", grace=8 * SECOND, run_for=20),
-        submit(1.05, "pc", 8, cls="inference", run_for=3),
+        submit(1.0, "vc", 8, "exit:85:0.2", grace=8 * SECOND, run_for=20), submit(1.05, "pc", 8, cls="inference", run_for=3)
     )
     vc, (requeued,) = played.job("vc"), played.of(decisions.JobRequeued, "vc")
     assert (requeued.outcome.startswith("preempted"), requeued.cause) == (True, "preemption")

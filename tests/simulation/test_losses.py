@@ -52,10 +52,7 @@ def compared(records: Iterable[Record]) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("seed", "kinds"),
-    [(2, {"stops", "ends for good", "shrinks"}), (5, {"shrinks", "ends for good"})],
-)
+@pytest.mark.parametrize(("seed", "kinds"), [(2, {"stops", "ends for good", "shrinks"}), (5, {"shrinks", "ends for good"})])
 def test_what_is_said_to_be_lost_is_what_is_lost(seed: int, kinds: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     more_kinds(monkeypatch)
     outcome = run(replace(plan_of(seed), events=(), bad=0, slow=0, undecidable=()))

@@ -52,7 +52,7 @@ POLICY = Policy(
     priority_classes=(
         PriorityClass(name="inference", value=125, preemptible=False),
         PriorityClass(name="train", value=50, preemptible=True, global_default=True),
-    ),
+    )
 )
 LOW = _submit(1.0, "job-low", "train", BAILIFF_SIM_RUN_FOR="30", BAILIFF_SIM_ON_NOTICE="exit")
 

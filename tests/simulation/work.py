@@ -93,9 +93,7 @@ def random_policy(random: Random) -> Policy:
     return Policy(
         projects=random_projects(random) if random.randrange(2) else (),
         backfill=random.choice(["reserve", "greedy", "preemptible"]),
-        protections=Protections(
-            cooldown=Cooldown(job=random.choice([0, 3 * SECOND]), project=random.choice([0, 5 * SECOND])),
-        ),
+        protections=Protections(cooldown=Cooldown(job=random.choice([0, 3 * SECOND]), project=random.choice([0, 5 * SECOND]))),
         priority_classes=(
             PriorityClass(name="inference", value=125, preemptible=False),
             PriorityClass(name="patient", value=110, preemptible=True, preemption_policy="Never"),

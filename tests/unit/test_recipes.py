@@ -193,12 +193,7 @@ assert "evenings" in [rule.name for rule in RULES] and treatments(Protections)["
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("additions", "files", "proof"),
-    [
-        (RECORD, 3, OF_RECORD),
-        (COMMAND, 8, OF_COMMAND),
-        (POLICY_FIELD, 2, OF_POLICY_FIELD),
-        (PROTECTION, 2, OF_PROTECTION),
-    ],
+    [(RECORD, 3, OF_RECORD), (COMMAND, 8, OF_COMMAND), (POLICY_FIELD, 2, OF_POLICY_FIELD), (PROTECTION, 2, OF_PROTECTION)],
     ids=["a record of a request", "a command with HTTP and Python", "a policy field", "a protection"],
 )
 def test_the_recipe_names_all_files(tmp_path: Path, additions: dict[str, list[Change]], files: int, proof: str) -> None:

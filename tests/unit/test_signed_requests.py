@@ -202,8 +202,7 @@ def test_whoever_rewrites_the_log_is_found(log: list[Record], what: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("label", "faults"),
-    [(runtime_label("kubernetes"), []), (sharing_label("kubernetes"), []), ("rack", ["not-what-was-signed"])],
+    ("label", "faults"), [(runtime_label("kubernetes"), []), (sharing_label("kubernetes"), []), ("rack", ["not-what-was-signed"])]
 )
 def test_labels_that_admission_adds_for_a_runtime_are_what_was_signed(log: list[Record], label: str, faults: list[str]) -> None:
     original = the(log, facts.JobSubmitted)

@@ -189,14 +189,7 @@ PRINCIPALS: Mapping[str, Principal] = {
             role="console",
             purpose="the web page; sends requests in people's names",
             writes=(topics.REQUESTS,),
-            reads=(
-                topics.AUDIT,
-                topics.JOB_LOGS,
-                topics.JOB_SPEC_COPIES,
-                topics.TELEMETRY,
-                topics.ALARMS,
-                topics.NODE_REPORTS,
-            ),
+            reads=(topics.AUDIT, topics.JOB_LOGS, topics.JOB_SPEC_COPIES, topics.TELEMETRY, topics.ALARMS, topics.NODE_REPORTS),
         ),
         Principal(
             role="kubernetes-bridge",
@@ -231,12 +224,7 @@ PRINCIPALS: Mapping[str, Principal] = {
             watches=("bailiff-admission", "bailiff-victim-selection", "bailiff-eviction-executor"),
             creates_topics=True,
         ),
-        Principal(
-            role="witness",
-            purpose="cosigns the seals",
-            writes=(topics.COSIGNATURES,),
-            reads=(topics.SEALS,),
-        ),
+        Principal(role="witness", purpose="cosigns the seals", writes=(topics.COSIGNATURES,), reads=(topics.SEALS,)),
     )
 }
 

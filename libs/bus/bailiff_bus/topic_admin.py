@@ -34,12 +34,7 @@ async def create_topics(bootstrap: str | KafkaSettings, pools: int, replication:
         if missing:
             answer = await admin.create_topics(
                 [
-                    NewTopic(
-                        topic.name,
-                        topic.partition_count(pools),
-                        factor,
-                        topic_configs=topic.settings_for(brokers),
-                    )
+                    NewTopic(topic.name, topic.partition_count(pools), factor, topic_configs=topic.settings_for(brokers))
                     for topic in missing
                 ]
             )

@@ -33,19 +33,7 @@ from . import demo_plain
 from .demo_costs import PreemptionCost, preemption_costs, table
 from .demo_jobs import NoUsableGpu
 from .demo_screen import Screen, full_table
-from .demo_story import (
-    CRIU,
-    FIRST,
-    LATER,
-    PLAIN,
-    PLAIN_ROUNDS,
-    POOL,
-    TRAIN_STEPS,
-    URGENT,
-    DemoTimeout,
-    Story,
-    shared_checkpoints,
-)
+from .demo_story import CRIU, FIRST, LATER, PLAIN, PLAIN_ROUNDS, POOL, TRAIN_STEPS, URGENT, DemoTimeout, Story, shared_checkpoints
 from .demo_train import uninterrupted
 from .stack import CONSOLE, START_ERRORS, Plan, Stack
 

@@ -68,13 +68,7 @@ def fork_server(modules: Sequence[str]) -> ForkServer:
 
 
 def start_forked(
-    server: ForkServer,
-    module: str,
-    *,
-    log: Path,
-    env: Mapping[str, str],
-    cwd: Path | None = None,
-    die_with_parent: bool = True,
+    server: ForkServer, module: str, *, log: Path, env: Mapping[str, str], cwd: Path | None = None, die_with_parent: bool = True
 ) -> ForkedProcess:
     """Run a module as `__main__` in a session of its own, its output appended to the log. Raises `ForkServerDied`.
 

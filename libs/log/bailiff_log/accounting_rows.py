@@ -38,11 +38,7 @@ class LostWork(NamedTuple):
 
 USAGE_COLUMNS = ("priority_class", "used_gpu_milli", "borrowed_gpu_milli", "waiting_gpu_milli")
 JOB_USAGE = Table("job_usage", ("job", "submitted_seq"), USAGE_COLUMNS)
-LOST_WORK = Table(
-    "lost_work",
-    ("job", "submitted_seq"),
-    LostWork._fields,
-)
+LOST_WORK = Table("lost_work", ("job", "submitted_seq"), LostWork._fields)
 GPU_CAPACITY = Table("gpu_capacity", ("node",), ("gpu_milli",))
 ACCOUNTING_TABLES = (JOB_USAGE, LOST_WORK, GPU_CAPACITY)
 CHANGES_ALL = (facts.PolicyApplied, facts.NodeJoined, facts.NodeLost)  # weights of MIG devices, sizes of GPUs, quotas

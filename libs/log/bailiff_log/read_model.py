@@ -78,15 +78,7 @@ TABLES = {
     ),
     "evictions": Table(
         ("pool", "decided_seq", "job"),
-        (
-            *(f"{stage}_at" for stage in STAGES),
-            "exited_at",
-            "released_at",
-            "stuck_at",
-            "cancelled_at",
-            "ended_at",
-            "outcome",
-        ),
+        (*(f"{stage}_at" for stage in STAGES), "exited_at", "released_at", "stuck_at", "cancelled_at", "ended_at", "outcome"),
         (
             "submitted_seq",
             "attempt",

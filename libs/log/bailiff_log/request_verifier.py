@@ -43,15 +43,7 @@ from bailiff_core.records.wire import time_text
 
 from .enrolment import enrolment_fault
 from .rejected_requests import UNJUDGED, Unjudged, rejection_fault, why_not_judged
-from .signed_requests import (
-    Fault,
-    admitted_fault,
-    asked_for,
-    content_fault,
-    is_signed_request,
-    signature_fault,
-    signed_request,
-)
+from .signed_requests import Fault, admitted_fault, asked_for, content_fault, is_signed_request, signature_fault, signed_request
 
 DAY = 86_400_000_000
 FAULTS_SHOWN = 100

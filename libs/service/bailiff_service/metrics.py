@@ -127,10 +127,7 @@ POSTGRES_OUTAGES = Metric("bailiff_postgres_outages", "counter", (), "number of 
 API_STREAMS = Metric("bailiff_api_streams", "gauge", (), "open streams of the HTTP API")
 API_RESPONSES = Metric("bailiff_api_responses", "counter", ("status",), "responses of the HTTP API, by status")
 EVICTIONS = _rollup(
-    "bailiff_evictions",
-    "counter",
-    ("pool", "action", "rule"),
-    "evictions decided, by action and by rule or cause",
+    "bailiff_evictions", "counter", ("pool", "action", "rule"), "evictions decided, by action and by rule or cause"
 )
 PREEMPTIONS = _rollup(
     "bailiff_preemptions", "counter", ("pool", "action", "rule"), "preemptions decided, each of one or more victims"
@@ -149,10 +146,7 @@ NODE_EVICTION_STAGE_SECONDS = _rollup(
     "stages of evicted tasks, by node; '': nodes beyond the first thousand",
 )
 REPEAT_EVICTIONS = _rollup(
-    "bailiff_repeat_evictions",
-    "counter",
-    ("pool", "window"),
-    "preempted jobs that were evicted before within the window",
+    "bailiff_repeat_evictions", "counter", ("pool", "window"), "preempted jobs that were evicted before within the window"
 )
 EVICTIONS_CANCELLED = _rollup("bailiff_evictions_cancelled", "counter", ("pool",), "evictions cancelled")
 GPU_SECONDS_LOST = _rollup(
@@ -166,10 +160,7 @@ GPU_SECONDS_USED = _rollup(
     "bailiff_gpu_seconds_used", "counter", ("pool", "project"), "GPU-seconds allocated, including subprojects; '': the pool"
 )
 GPU_SECONDS_IDLE = _rollup(
-    "bailiff_gpu_seconds_idle",
-    "counter",
-    ("pool", "project"),
-    "GPU-seconds allocated while the GPUs were idle",
+    "bailiff_gpu_seconds_idle", "counter", ("pool", "project"), "GPU-seconds allocated while the GPUs were idle"
 )
 GPU_SECONDS_FAIR_SHARE = _rollup(
     "bailiff_gpu_seconds_fair_share", "counter", ("pool", "project"), "GPU-seconds of the project's fair share"
@@ -221,10 +212,7 @@ BRIDGE_ACTIONS_FAILED = _bridge(
     "bailiff_bridge_actions_failed", "counter", ("pool", "action"), "changes of the Kubernetes bridge that the API server refused"
 )
 BRIDGE_ACTIONS_DUE = _bridge(
-    "bailiff_bridge_actions_due",
-    "gauge",
-    ("pool",),
-    "what the Kubernetes bridge found to do, requests on their way included",
+    "bailiff_bridge_actions_due", "gauge", ("pool",), "what the Kubernetes bridge found to do, requests on their way included"
 )
 BRIDGE_ROUND_SECONDS = _bridge(
     "bailiff_bridge_round_seconds", "histogram", ("pool",), "time in which the Kubernetes bridge computes what is to be done"

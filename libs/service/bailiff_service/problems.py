@@ -61,8 +61,7 @@ class ProblemDetails(BaseModel):
     title: str = Field(examples=["invalid request"])
     status: int = Field(examples=[400])
     detail: str = Field(
-        description="In a sentence.",
-        examples=["limit: found 100000; allowed: Input should be less than or equal to 1000"],
+        description="In a sentence.", examples=["limit: found 100000; allowed: Input should be less than or equal to 1000"]
     )
     errors: list[ErrorDetail] = Field(default=[], description="One per invalid value.")
 

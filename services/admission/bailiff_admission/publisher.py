@@ -25,12 +25,7 @@ class Publisher:
     """
 
     def __init__(
-        self,
-        producer: Producer,
-        clock_and_ids: ClockAndIds,
-        metrics: Metrics,
-        pool: str,
-        credentials: Credentials | None = None,
+        self, producer: Producer, clock_and_ids: ClockAndIds, metrics: Metrics, pool: str, credentials: Credentials | None = None
     ) -> None:
         self.producer, self._clock_and_ids, self._metrics, self._pool = producer, clock_and_ids, metrics, pool
         self._credentials = credentials
@@ -56,11 +51,7 @@ class Publisher:
         """Send the input with the reason of its rejection. Its id is the input's position, so repeats are recognised."""
         where = f"{message.topic}/{message.partition}/{message.offset}"
         dead_letter = DeadLetter(
-            topic=message.topic,
-            partition=message.partition,
-            offset=message.offset,
-            code=rejected.code,
-            reason=rejected.text,
+            topic=message.topic, partition=message.partition, offset=message.offset, code=rejected.code, reason=rejected.text
         )
         headers, value = wrap_dead_letter(
             dead_letter, message, source=self._source, id=where, pool=self._pool, time_us=self._clock_and_ids.wall()

@@ -111,13 +111,7 @@ async def build_writer_context(replica: Replica, memory: PoolMemory, projection:
     producer = await bus.producer()
     liveness = Liveness(clock_and_ids)
     decoder = InputDecoder(
-        pool,
-        pool == replica.pools[0],
-        frozenset(replica.pools),
-        clock_and_ids,
-        liveness,
-        settings.unsigned,
-        replica.latest_pool,
+        pool, pool == replica.pools[0], frozenset(replica.pools), clock_and_ids, liveness, settings.unsigned, replica.latest_pool
     )
     specs = JobSpecs(pool, replica.specs_keys)
     fencing = Fencing()

@@ -82,8 +82,7 @@ async def migrate(connection: Connection, steps: Sequence[Migration]) -> int:
             if step.version in known:
                 if known[step.version]["sha256"] != step.sha256:
                     raise MustStop(
-                        ExitCode.SETTINGS,
-                        f"migration {step.version} ({step.name}) of the archive differs from this release's",
+                        ExitCode.SETTINGS, f"migration {step.version} ({step.name}) of the archive differs from this release's"
                     )
                 continue
             async with connection.transaction():

@@ -5,13 +5,7 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry
 
-from bailiff_service.metrics import (
-    BRIDGE_ACTIONS,
-    BRIDGE_ACTIONS_DUE,
-    BRIDGE_ACTIONS_FAILED,
-    BRIDGE_LEADER,
-    BRIDGE_ROUND_SECONDS,
-)
+from bailiff_service.metrics import BRIDGE_ACTIONS, BRIDGE_ACTIONS_DUE, BRIDGE_ACTIONS_FAILED, BRIDGE_LEADER, BRIDGE_ROUND_SECONDS
 
 
 class BridgeMetrics:

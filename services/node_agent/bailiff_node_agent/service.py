@@ -21,14 +21,7 @@ from .checkpoints import shared_identity
 from .command_trust import CommandTrust
 from .credentials import NodeCredentials, read_node_credentials
 from .devices import DeviceInventory, NoDriver, check_count, inventory_plugin
-from .disk import (
-    AgentLock,
-    FolderInUse,
-    FolderStorage,
-    MemoryStorage,
-    Storage,
-    new_incarnation,
-)
+from .disk import AgentLock, FolderInUse, FolderStorage, MemoryStorage, Storage, new_incarnation
 from .kubernetes_discovery import Discovery
 from .kubernetes_node import KubernetesNode, NodeOfApi, NodeOfKubelet
 from .link import Link

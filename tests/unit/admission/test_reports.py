@@ -112,16 +112,7 @@ def test_the_course_of_a_task(story):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"job": "nobody"},
-        {"job": "done"},
-        {"attempt": 0},
-        {"task": 2},
-        {"life": 2},
-        {"node": "n2"},
-        {"node": "n9"},
-    ],
+    "wrong", [{"job": "nobody"}, {"job": "done"}, {"attempt": 0}, {"task": 2}, {"life": 2}, {"node": "n2"}, {"node": "n9"}]
 )
 def test_a_report_about_an_unknown_task_has_no_effect(story, wrong):
     assert facts_of_report(story.state, of_task(TaskExitedReport, **{"exit_code": 0, **wrong})) == []

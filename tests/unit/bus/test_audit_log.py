@@ -295,9 +295,7 @@ async def test_a_record_above_the_limit_is_refused_before_anything_is_sent() -> 
     await writing.begin()
     large = InputsLost(topic="x" * AUDIT_LIMIT, partition=0, from_offset=0, to_offset=1)
     with pytest.raises(ValueError, match="the limit of an audit record is 921600"):
-        await writing.writer.append(
-            [record(2, 1, ClockAdvanced(), "w1"), record(3, 1, large, "w1")],
-        )
+        await writing.writer.append([record(2, 1, ClockAdvanced(), "w1"), record(3, 1, large, "w1")])
     assert len(cluster.messages(AUDIT.name, 1)) == 2
     await (await writing.append())
 

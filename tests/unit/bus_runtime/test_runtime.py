@@ -89,9 +89,7 @@ async def test_a_service_that_is_asked_to_stop_ends_cleanly(capsys: pytest.Captu
     assert b'bailiff_engine_info{engine="0.1.0/' in stage.metrics.text()
 
 
-async def test_kafka_that_is_not_there_is_one_warning_a_try_and_no_traceback(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+async def test_kafka_that_is_not_there_is_one_warning_a_try_and_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     async def work(stop: asyncio.Event) -> None:
         assert stage.host.readiness()["kafka"] is None
         stage.host.request_stop("SIGTERM")
@@ -291,9 +289,7 @@ def test_a_signal_stops_the_process_cleanly(start: Callable[..., subprocess.Pope
 
 
 @pytest.mark.slow
-def test_a_process_that_swallows_its_cancellation_ends_all_the_same(
-    start: Callable[..., subprocess.Popen[str]],
-) -> None:
+def test_a_process_that_swallows_its_cancellation_ends_all_the_same(start: Callable[..., subprocess.Popen[str]]) -> None:
     process = start("stubborn", BAILIFF_STOP_TIMEOUT_S="0.2")
     assert process.stdout
     assert process.stdout.readline() == "running\n"

@@ -6,13 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from bailiff_bus.kafka_settings import KafkaSettings, secret_of
-from bailiff_service.settings import (
-    PoolDeclaration,
-    ServiceSettings,
-    SettingsError,
-    load_settings,
-    read_pools,
-)
+from bailiff_service.settings import PoolDeclaration, ServiceSettings, SettingsError, load_settings, read_pools
 
 
 @pytest.fixture(autouse=True)

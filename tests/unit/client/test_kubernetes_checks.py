@@ -2,14 +2,7 @@
 
 from tests.kits.bridge_objects import job_object, plain_pod
 
-from bailiff.doctor.kubernetes_checks import (
-    FOREIGN_GPUS,
-    POLICIES,
-    bridge_check,
-    jobs_checks,
-    kinds_checks,
-    policies_check,
-)
+from bailiff.doctor.kubernetes_checks import FOREIGN_GPUS, POLICIES, bridge_check, jobs_checks, kinds_checks, policies_check
 from bailiff_kubernetes import NotFound
 from bailiff_kubernetes.client import Listing
 

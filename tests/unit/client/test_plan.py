@@ -60,10 +60,7 @@ def states(report: Any, round_index: int = 0) -> dict[str, tuple[str, str | None
 
 @pytest.mark.slow
 def test_a_snapshot_may_be_yaml_or_json_a_file_or_standard_input(tmp_path: Path) -> None:
-    written = {
-        "pool.yaml": yaml.safe_dump(POOL),
-        "pool.json": json.dumps(POOL, indent="\t"),
-    }
+    written = {"pool.yaml": yaml.safe_dump(POOL), "pool.json": json.dumps(POOL, indent="\t")}
     printed = []
     for name, text in written.items():
         (tmp_path / name).write_text(text)
@@ -323,11 +320,7 @@ def test_a_gang_that_may_not_restart_to_grow_yet_says_until_when() -> None:
 
 @pytest.mark.parametrize(
     ("project", "policy", "victim"),
-    [
-        ({}, {}, True),
-        ({"claims": {"non_preemptible": True}}, {}, False),
-        ({}, {"claims": {"non_preemptible": True}}, False),
-    ],
+    [({}, {}, True), ({"claims": {"non_preemptible": True}}, {}, False), ({}, {"claims": {"non_preemptible": True}}, False)],
 )
 def test_a_job_is_kept_from_eviction_only_by_a_claim_that_is_granted(
     project: dict[str, Any], policy: dict[str, Any], victim: bool
@@ -506,15 +499,7 @@ def test_history_fields_of_a_snapshot_set_the_state() -> None:
         "projects": [{"name": "a", "created": "2h ago"}],
         "reclaimed_at": {"a": "5m ago"},
         "jobs": [
-            {
-                "name": "j",
-                "project": "a",
-                "gpus": "4",
-                "node": "n1",
-                "priority": 120,
-                "submitted": "9h",
-                "last_start": "9h30m",
-            }
+            {"name": "j", "project": "a", "gpus": "4", "node": "n1", "priority": 120, "submitted": "9h", "last_start": "9h30m"}
         ],
     }
     pool["jobs"][0] |= {"gpus": 4, "last_start": "30m ago", "last_checkpoint": "10m ago", "evicted_at": ["3h ago", "2h ago"]}
@@ -738,10 +723,7 @@ def test_policy_faults_have_a_text_each() -> None:
 def test_a_partly_placed_victim_loses_its_placed_tasks() -> None:
     tasks = [{"name": "t", "count": 3, "node": "n"}, {"name": "s", "count": 5}]
     grown = {"name": "grown", "gpus": 1, "min_tasks": 3, "tasks": tasks}
-    snapshot = {
-        "nodes": [{"name": "n", "gpus": 3}],
-        "jobs": [grown, {"name": "asks", "class": "inference", "gpus": 3}],
-    }
+    snapshot = {"nodes": [{"name": "n", "gpus": 3}], "jobs": [grown, {"name": "asks", "class": "inference", "gpus": 3}]}
     found = json.loads(plan("-", "-o", "json", text=json.dumps(snapshot)).output)
     (victim,) = found["rounds"][0]["decisions"][0]["victims"]
     assert (victim["gpus"], victim["tasks"]) == (3, "")

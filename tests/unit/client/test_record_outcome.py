@@ -42,7 +42,7 @@ def test_a_request_that_was_granted_names_the_decision(asked: Story) -> None:
 
 def test_a_request_that_was_refused_says_why() -> None:
     story = play(
-        "node n1: 4 gpus; runs fixed: 4 gpus, preemptible false; runs low: 0 gpus; submit high: inference, 4 gpus; propose",
+        "node n1: 4 gpus; runs fixed: 4 gpus, preemptible false; runs low: 0 gpus; submit high: inference, 4 gpus; propose"
     )
     (texts,) = came_of(story, decisions.PreemptionRequested)
     assert "Preemption refused: high, no permitted set of victims is sufficient, which victim selection claims" in texts

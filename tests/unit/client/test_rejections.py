@@ -74,8 +74,7 @@ async def test_whoever_invents_sources_hides_no_alarm(tmp_path: Path) -> None:
     async with SignedPool(tmp_path) as pool:
         for number in range(3):
             pool.send(
-                topics.REQUESTS.name,
-                *wrap(CancelJob(job="nowhere"), source=f"/{number}", id="1", pool="pool-a", time_us=START),
+                topics.REQUESTS.name, *wrap(CancelJob(job="nowhere"), source=f"/{number}", id="1", pool="pool-a", time_us=START)
             )
         await pool.until_rejected("no-such-job")
         about = {"source": "/bailiff/pool-a/auditor", "id": "1", "pool": "pool-a", "time_us": START + DAY}

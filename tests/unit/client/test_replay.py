@@ -355,10 +355,7 @@ async def test_the_first_difference_in_the_log_is_reported_across_engines(other:
 @pytest.mark.parametrize(
     ("corrupt", "advice"),
     [
-        (
-            lambda raw: engine_store.build_wheel(engine_store.running_engine()),
-            "does not match its folder: it is not used",
-        ),
+        (lambda raw: engine_store.build_wheel(engine_store.running_engine()), "does not match its folder: it is not used"),
         (lambda raw: raw.replace(b"return min(times", b"return max(times"), "is not a wheel: Bad CRC-32"),
     ],
 )

@@ -116,7 +116,7 @@ def test_details_of_a_victim(log_writer: LogWriter) -> None:
             "checkpoint_step": None,
             "checkpoint_at": None,
             "resumed_step": None,
-        },
+        }
     ]
     assert found["events"] == ["an event"]
     assert job_details(log_writer.state, log_writer.state.jobs["serve-2"], log_writer.now, [], [])["victims"] == [

@@ -158,10 +158,7 @@ def test_invalid_knobs_are_reported() -> None:
     for knob, expected in (
         ("projects.vision.quota.gpus=4", "the policy has no 'projects.vision'; known: none"),
         ("evictions.grace=4", "the policy has no 'evictions'; known: priority_classes"),
-        (
-            "eviction.grace=soon",
-            "eviction.grace=soon: eviction.grace: 'soon' is not a duration: write a whole",
-        ),
+        ("eviction.grace=soon", "eviction.grace=soon: eviction.grace: 'soon' is not a duration: write a whole"),
     ):
         assert expected in bailiff("policy", "tune", *TINY, "--knob", knob).stderr.replace("\n", " ")
     assert "name a policy field" in bailiff("policy", "tune", *TINY).stderr

@@ -146,13 +146,7 @@ def test_the_array_size_is_bounded(bailiff: Run, size: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "indices"),
-    [
-        ("3", [0, 1, 2]),
-        ("7-7", [7]),
-        ("1,3,7-9", [1, 3, 7, 8, 9]),
-        ("4-5,2,5", [4, 5, 2]),
-        ("0-9:4", [0, 4, 8]),
-    ],
+    [("3", [0, 1, 2]), ("7-7", [7]), ("1,3,7-9", [1, 3, 7, 8, 9]), ("4-5,2,5", [4, 5, 2]), ("0-9:4", [0, 4, 8])],
 )
 def test_an_array_is_a_number_of_jobs_or_a_list_of_indices(bailiff: Run, text: str, indices: list[int]) -> None:
     dry = yaml.safe_load_all(bailiff("submit", "--array", text, "--name", "s", "--dry-run", "--", "x").output)
@@ -305,7 +299,7 @@ def test_the_list_is_filtered_sorted_and_cut_to_columns(bailiff: Run, log_writer
         == "JOB\tSTATE\tLABELS\nsweep-1\tpending\tteam=x\n"
     )
     assert [line.split("\t")[0] for line in bailiff("list", "--sort", "-job", "--columns", "job").stdout.splitlines()] == [
-        *("JOB", "train-9", "train-8", "train-7", "sweep-1", "serve-2"),
+        *("JOB", "train-9", "train-8", "train-7", "sweep-1", "serve-2")
     ]
     names = {
         "--state pending": {"train-9", "sweep-1"},

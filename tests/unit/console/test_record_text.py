@@ -20,13 +20,7 @@ HISTORIES = Path(__file__).parents[2] / "histories"
 def item(record: Record, wire: Wire) -> dict[str, Any]:
     """Returns the record as the query API does."""
     name = record.type.split(".")[-2]
-    about = {
-        "pool": record.pool,
-        "seq": record.seq,
-        "time": time_text(record.time),
-        "cycle": record.cycle,
-        "epoch": record.epoch,
-    }
+    about = {"pool": record.pool, "seq": record.seq, "time": time_text(record.time), "cycle": record.cycle, "epoch": record.epoch}
     return {**about, "type": name, "data": json.loads(wire.value)}
 
 

@@ -90,7 +90,7 @@ def test_an_action_that_succeeds_names_what_the_previous_one_lacked() -> None:
 
 def test_an_action_that_is_not_allowed_is_not_listed() -> None:
     story = play(
-        "node n1: 2 gpus; runs fixed: 2 gpus, preemptible false; runs low: 0 gpus; submit high: inference, 2 gpus; propose",
+        "node n1: 2 gpus; runs fixed: 2 gpus, preemptible false; runs low: 0 gpus; submit high: inference, 2 gpus; propose"
     )
     assert refusal(story).explanation.attempted_actions == ()
     assert "preempt:" not in missing_text(refusal(story))

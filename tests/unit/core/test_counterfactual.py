@@ -65,7 +65,7 @@ def test_a_job_too_small_alone_is_a_victim_together_with_others() -> None:
 
 def test_a_job_whose_eviction_frees_nothing_useful_is_reported_as_such() -> None:
     story = play(
-        "node n1: 4 gpus; node n2: 2 gpus; runs wide: 4 gpus; runs small: 2 gpus; +1m; submit high: inference, 4 gpus; propose",
+        "node n1: 4 gpus; node n2: 2 gpus; runs wide: 4 gpus; runs small: 2 gpus; +1m; submit high: inference, 4 gpus; propose"
     )
     found, seq = asked(story, "small")
     assert found.needless

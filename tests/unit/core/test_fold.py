@@ -126,11 +126,7 @@ def test_a_clock_step_moves_every_time_of_the_pool(sketch: Sketch) -> None:
 
 # --- tasks
 
-DECIDED, STUCK, CANCELLED = (
-    Eviction(1, "drain", 5),
-    Eviction(1, "drain", 5, stuck=True),
-    Eviction(1, "drain", 5, cancel_seq=3),
-)
+DECIDED, STUCK, CANCELLED = (Eviction(1, "drain", 5), Eviction(1, "drain", 5, stuck=True), Eviction(1, "drain", 5, cancel_seq=3))
 
 
 def test_a_job_that_lost_an_evicted_task_may_get_another() -> None:
@@ -141,11 +137,7 @@ def test_a_job_that_lost_an_evicted_task_may_get_another() -> None:
 
 @pytest.mark.parametrize(
     ("last_start", "states", "phase"),
-    [
-        (None, ("starting", "running"), "starting"),
-        (None, ("running",), "running"),
-        (5, ("starting", "running"), "running"),
-    ],
+    [(None, ("starting", "running"), "starting"), (None, ("running",), "running"), (5, ("starting", "running"), "running")],
 )
 def test_the_phase_of_a_placed_job(last_start: Any, states: Any, phase: str) -> None:
     job = Sketch().job("job", group(2, gpus=1))

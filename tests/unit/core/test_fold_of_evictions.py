@@ -263,9 +263,7 @@ def test_a_job_that_moves_keeps_its_new_place_unless_it_has_to_wait(
     assert bool(job.reservation) is kept
 
 
-def test_a_gang_that_lost_a_task_while_it_was_being_evicted_is_below_its_minimum_once_it_goes_on(
-    sketch: Sketch,
-) -> None:
+def test_a_gang_that_lost_a_task_while_it_was_being_evicted_is_below_its_minimum_once_it_goes_on(sketch: Sketch) -> None:
     job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("a", [1]))
     job.tasks[1].state = "released"
     fold(sketch, decisions.JobShrunk(job="job", attempt=1, tasks="1", outcome="lost", cause="exit"))
@@ -285,10 +283,7 @@ def test_victims_of_a_reservation_that_is_preempted_are_evicted_for_the_new_pree
     sketch: Sketch, cancelled: tuple[str, ...], inherited: list[str]
 ) -> None:
     state = sketch.state
-    victims = [
-        evicted_for(sketch, "first", 0, 7),
-        evicted_for(sketch, "second", 1, 7),
-    ]
+    victims = [evicted_for(sketch, "first", 0, 7), evicted_for(sketch, "second", 1, 7)]
     other = evicted_for(sketch, "other", 2, 6)
     holder = sketch.running("holder", "a", [0, 1], phase="reserved")
     holder.preemption = 7

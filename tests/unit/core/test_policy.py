@@ -49,7 +49,7 @@ def test_graces_come_from_the_job_then_its_class_then_the_policy(tell):
 
 def test_a_longer_reservation_expiry_applies_to_new_reservations():
     story = play(
-        "node n1: 8 gpus; runs done: 8 gpus; exits done 0; submit next: 8 gpus; policy {preemption: {reservation_expiry: 1h}}",
+        "node n1: 8 gpus; runs done: 8 gpus; exits done 0; submit next: 8 gpus; policy {preemption: {reservation_expiry: 1h}}"
     )
     assert story.job("next").reserved_until == story.time + 10 * MINUTE
     story.wait(10 * MINUTE)

@@ -209,11 +209,7 @@ def test_spread_tasks_pass_over_it_as_well() -> None:
 
 
 def test_tasks_without_gpus_are_placed_beside_those_on_islands() -> None:
-    assert places_there(pool_with_islands(a=4), ({"gpus": 2, "cpu": 2}, 1), ({"cpu": 1}, 2)) == [
-        "a",
-        "a",
-        "a",
-    ]
+    assert places_there(pool_with_islands(a=4), ({"gpus": 2, "cpu": 2}, 1), ({"cpu": 1}, 2)) == ["a", "a", "a"]
 
 
 def test_where_one_island_leaves_no_room_for_the_others_each_task_has_its_own() -> None:

@@ -11,14 +11,7 @@ from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.placement_ranges import NodeShare, bits
 from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Job
-from bailiff_core.placement import (
-    ClusterResources,
-    NoFit,
-    StepBudget,
-    decode_placement,
-    packing,
-    place_unit,
-)
+from bailiff_core.placement import ClusterResources, NoFit, StepBudget, decode_placement, packing, place_unit
 from bailiff_core.placement.islands import _best_island, _idle_first
 from bailiff_core.placement.node_scoring import offers_of, shared_gpu_rank
 from bailiff_core.placement.packing import ANYWHERE, PlacementScope, TasksOnNode, _fill_future, fill, offers

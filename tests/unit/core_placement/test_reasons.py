@@ -245,8 +245,7 @@ def test_only_nodes_that_may_run_a_task_need_the_directory(about: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("others", "fits"),
-    [((), True), ((2,), True), ((9,), False), ((2, 9), False), ((9, 2), False), ((2, 3), True)],
+    ("others", "fits"), [((), True), ((2,), True), ((9,), False), ((2, 9), False), ((9, 2), False), ((2, 3), True)]
 )
 def test_tasks_beside_those_on_an_island_have_to_fit_as_well(others: tuple[int, ...], fits: bool) -> None:
     sketch = Sketch()

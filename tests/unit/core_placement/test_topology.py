@@ -229,8 +229,7 @@ def test_where_members_run_in_two_domains_already_no_domain_has_all_of_them(sket
 
 
 @pytest.mark.parametrize(
-    ("cpu_of_b", "levels_of_b", "kind"),
-    [(0, "rack", "impossible"), (1, "rack", "gave-up"), (0, "zone", "gave-up")],
+    ("cpu_of_b", "levels_of_b", "kind"), [(0, "rack", "impossible"), (1, "rack", "gave-up"), (0, "zone", "gave-up")]
 )
 def test_without_a_place_only_equal_parts_are_a_proof(cpu_of_b: int, levels_of_b: str, kind: str) -> None:
     """Each part fits alone, and without domains both do: racks of three and one free GPUs, and two parts of two."""

@@ -114,8 +114,7 @@ def test_an_unknown_topology_is_refused_with_the_known_ones(defined: tuple[str, 
 def test_of_a_sub_group_in_one_domain_it_says_which_and_what_the_best_domain_has(sketch: Sketch) -> None:
     job = asks(sketch, group(3, gpus=1, sub_group="web"), rule=ZONE, parts=(SubGroup(name="web", topology=RACK),))
     assert refusal(sketch, job) == NoFit(
-        "impossible",
-        "needs 3 × (1 GPU) of sub-group 'web' in one rack of topology 'dc': the best of 3, x/1, fits 2 of 1 GPU",
+        "impossible", "needs 3 × (1 GPU) of sub-group 'web' in one rack of topology 'dc': the best of 3, x/1, fits 2 of 1 GPU"
     )
 
 

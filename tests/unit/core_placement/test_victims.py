@@ -18,15 +18,7 @@ from bailiff_core.model.units import Unit, whole_job
 from bailiff_core.placement import ClusterResources, StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import (
-    Accepted,
-    SelectionBatch,
-    Stale,
-    revalidate_proposal,
-    select_batch,
-    select_victims,
-    shortlist,
-)
+from bailiff_core.victims import Accepted, SelectionBatch, Stale, revalidate_proposal, select_batch, select_victims, shortlist
 from bailiff_core.victims.batch import _whole_victims
 from bailiff_core.victims.candidates import SHORTLIST_COST, CandidateGroups, CandidateIndex
 from bailiff_core.victims.consolidation import FreeTotals
@@ -313,12 +305,7 @@ def test_a_shortlist_is_extended_until_no_node_outside_can_be_cheaper(monkeypatc
 def ask_of_needed_victims(*, others_may_leave: bool) -> Proposal:
     """`large` alone would leave b less than a. With `own`, of the preemptor's department, it would not."""
     sketch = Sketch()
-    tree = (
-        project("a", quota=2),
-        project("asks", "a", quota=2),
-        project("lends", "a"),
-        project("b", quota=2),
-    )
+    tree = (project("a", quota=2), project("asks", "a", quota=2), project("lends", "a"), project("b", quota=2))
     preemption = {"quota_shields": False, "max_migrations": 0}
     sketch.state.policy = rules(preemption=preemption).model_copy(update={"projects": tree})
     sketch.node("n0", gpus=2)
@@ -578,10 +565,7 @@ def test_a_gpu_that_is_shared_on_any_node_may_be_freed_by_relocating_a_share(roo
         ([group(3, gpus=1, cpu=2, gib=2)], None),
         ([group(gpus=1), group(gpus=2)], None),
         ([group(2, gpus=2)], FOUR_OF_THREE),
-        (
-            [group(gpus=1), group(3, gpus=1)],
-            FOUR_OF_THREE,
-        ),
+        ([group(gpus=1), group(3, gpus=1)], FOUR_OF_THREE),
         ([group(7, cpu=1)], "not enough CPU is free in total: relocating jobs does not change that"),
         ([group(7, gib=1)], "not enough memory is free in total: relocating jobs does not change that"),
     ],

@@ -260,10 +260,7 @@ def test_of_what_would_be_too_much_the_most_valuable_job_that_may_stay_stays(ske
     """All three go until the limit holds. Then `high` does not fit, `middle` does, and beside it `low` does not."""
     for name, gpus, priority in (("low", 2, 10), ("middle", 1, 20), ("high", 3, 30)):
         has(sketch, name, group(gpus=gpus), priority)
-    assert sorted(bounded(sketch, project={"limit": {"gpus": 2}})) == [
-        (kind, "high", ""),
-        (kind, "low", ""),
-    ]
+    assert sorted(bounded(sketch, project={"limit": {"gpus": 2}})) == [(kind, "high", ""), (kind, "low", "")]
 
 
 @pytest.mark.parametrize("has", [runs, moves])

@@ -100,11 +100,7 @@ def test_a_resumed_job_is_protected_by_a_named_rule_until_the_stated_time(tell, 
 
 @pytest.mark.parametrize(
     "protections",
-    [
-        {"min_runtime": {"preempt": "10m"}},
-        {"cooldown": {"job": "10m"}},
-        {"eviction_cap": {"evictions": 1, "window": "10m"}},
-    ],
+    [{"min_runtime": {"preempt": "10m"}}, {"cooldown": {"job": "10m"}}, {"eviction_cap": {"evictions": 1, "window": "10m"}}],
 )
 def test_a_job_refused_because_of_a_protection_requests_again_when_it_ends(tell, protections):
     story = tell(rules(protections=protections))

@@ -21,10 +21,7 @@ TABLE: dict[str, tuple[int, list[tuple[dict[str, Any], int, int]]]] = {
     # 10 left, 3⅓ each: 3, 3, 3 and one left over, all lost a third, the oldest gets it.
     "a leftover goes to the oldest of equals": (10, [({}, 9, 4), ({}, 9, 3), ({}, 9, 3)]),
     # 10 left: 10/6 = 1⅔, 20/6 = 3⅓, 30/6 = 5: 1, 3, 5 and one left over: the first lost most.
-    "a leftover goes to whom the floor cost most": (
-        10,
-        [({"weight": 3}, 9, 5), ({"weight": 2}, 9, 3), ({"weight": 1}, 9, 2)],
-    ),
+    "a leftover goes to whom the floor cost most": (10, [({"weight": 3}, 9, 5), ({"weight": 2}, 9, 3), ({"weight": 1}, 9, 2)]),
     # Round 1: 4 each; the first takes its 1, the others 4, 3 left. Round 2: 1½ each: 1, and one left over.
     "who is satisfied leaves the rest to others": (12, [({}, 1, 1), ({}, 9, 6), ({}, 9, 5)]),
     # Round 1: 1½, 3, 4½: the second is just satisfied, and 1 is left. Round 2: ¼ and ¾.

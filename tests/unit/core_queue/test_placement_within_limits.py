@@ -87,10 +87,7 @@ def test_the_size_of_a_node_is_that_of_its_smallest_gpu() -> None:
     assert _sizes(current_snapshot(sketch.state).cluster) == {"a": 40_000 * GIB}
 
 
-@pytest.mark.parametrize(
-    ("own", "allowed"),
-    [((), ("a", "b")), (("b", "c"), ("b",)), (("c",), ("",))],
-)
+@pytest.mark.parametrize(("own", "allowed"), [((), ("a", "b")), (("b", "c"), ("b",)), (("c",), ("",))])
 def test_only_tasks_that_request_mib_are_bound_and_to_nodes_of_their_own_list(
     own: tuple[str, ...], allowed: tuple[str, ...]
 ) -> None:

@@ -6,14 +6,7 @@ from contextlib import asynccontextmanager
 
 from bailiff_kubernetes_bridge.actions import Action, DeletePod, OpenGate, SetPodStatus
 from bailiff_kubernetes_bridge.messages import Status
-from bailiff_kubernetes_bridge.work_queue import (
-    AT_ONCE,
-    LOOK_AGAIN_S,
-    REPORT_WAITS_S,
-    REPORTS_AT_ONCE,
-    SETTLE_S,
-    WorkQueue,
-)
+from bailiff_kubernetes_bridge.work_queue import AT_ONCE, LOOK_AGAIN_S, REPORT_WAITS_S, REPORTS_AT_ONCE, SETTLE_S, WorkQueue
 from bailiff_kubernetes_bridge.workloads.model import Pod
 
 POOL = "pool-a"

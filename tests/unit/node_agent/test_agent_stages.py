@@ -260,10 +260,7 @@ async def test_progress_outside_of_evictions_is_reported_at_intervals(world: Wor
         await asyncio.sleep(1)
     await asyncio.sleep(0.5)
     saved_at = [(report.checkpoint.step, report.checkpoint_age) for report in world.of(TaskProgressReport)]
-    assert saved_at == [
-        (0, 0),
-        *((n, SECOND) for n in (9, 19, 29)),
-    ]
+    assert saved_at == [(0, 0), *((n, SECOND) for n in (9, 19, 29))]
 
 
 @story

@@ -140,12 +140,7 @@ def test_a_doubt_outlives_the_process_and_ends_with_another_boot_or_an_operator(
 
 @pytest.mark.parametrize(
     ("time", "age"),
-    [
-        ("2026-01-31T11:59:00Z", 60_000_000),
-        ("2026-01-31T13:59:00+02:00", 60_000_000),
-        ("2026-01-31T12:30:00Z", 0),
-        ("", 0),
-    ],
+    [("2026-01-31T11:59:00Z", 60_000_000), ("2026-01-31T13:59:00+02:00", 60_000_000), ("2026-01-31T12:30:00Z", 0), ("", 0)],
 )
 def test_a_checkpoint_by_annotation_has_the_age_that_it_tells_and_none_from_the_future(time: str, age: int) -> None:
     annotated = {"metadata": {"annotations": {LAST_CHECKPOINT_STEP: "1200", **({LAST_CHECKPOINT_TIME: time} if time else {})}}}

@@ -231,12 +231,7 @@ def inventory_over(monkeypatch: pytest.MonkeyPatch, **proposals: Any) -> NvmlInv
 def test_nvml_lists_devices_and_their_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     inventory = inventory_over(monkeypatch)
     [device] = inventory.list()
-    assert (device.id, device.model, device.memory, device.healthy) == (
-        "GPU-1234",
-        "NVIDIA H100 80GB HBM3",
-        80 * GIB,
-        True,
-    )
+    assert (device.id, device.model, device.memory, device.healthy) == ("GPU-1234", "NVIDIA H100 80GB HBM3", 80 * GIB, True)
     assert device.labels == {"driver": "580.1", "pci": "0000:17:00.0"}
     assert inventory.usage("GPU-1234") == DeviceUsage(GIB // 2, (3, 7, 9))
     inventory.close()

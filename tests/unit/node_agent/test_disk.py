@@ -278,8 +278,7 @@ def test_a_line_cut_off_by_a_crash_never_happened_and_the_next_one_does(disk: Re
 
 
 @pytest.mark.parametrize(
-    ("name", "opens"),
-    [("fences", Fences), ("reports", Reports), ("evictions", EvictionStore), ("machine", new_incarnation)],
+    ("name", "opens"), [("fences", Fences), ("reports", Reports), ("evictions", EvictionStore), ("machine", new_incarnation)]
 )
 @pytest.mark.parametrize("content", [b"\n", b"00000000 {}\n", b"nonsense\n", b"\0" * 100 + b"\n"])
 def test_a_damaged_file_is_an_error_and_never_empty(

@@ -179,8 +179,7 @@ async def test_a_folder_or_a_pipe_or_a_link_in_place_of_the_nodes_files_is_harml
     victim = node.context.folder / "roots-own"
     victim.write_bytes(b"r" * 100)
     await node.start(
-        'cd "$BAILIFF_CONTROL_DIR"; mkdir notice.json; rm steps; ln -s ../../roots-own steps; touch ready; sleep 9',
-        SUBMITTER,
+        'cd "$BAILIFF_CONTROL_DIR"; mkdir notice.json; rm steps; ln -s ../../roots-own steps; touch ready; sleep 9', SUBMITTER
     )
     await until((node.runtime.folders.control(KEY) / "ready").exists)
     await node.runtime.notice(KEY, {"reason": "preemption", "preemptor": None}, 10**15, 10**15)

@@ -98,7 +98,4 @@ def test_nodes_beyond_the_most_are_summed(monkeypatch: pytest.MonkeyPatch) -> No
     play("started wide; cancel wide; yields wide", story=story)
     assert {
         node: count for (stage, node, _), count in Counter().feed(story.wires).of("node-stage").items() if stage == "exit"
-    } == {
-        "n1": 1,
-        "": 2,
-    }
+    } == {"n1": 1, "": 2}

@@ -528,10 +528,7 @@ def test_a_table_with_a_mapping(tmp_path: Path) -> None:
         ("colums: {}", "colums: expected no such field"),
         ("columns: {job: a, gpu: b}", "columns.gpu: expected 'job', 'submitted'"),
         ("[1]", "expected an object, found a list"),
-        (
-            "columns: {job: a, submitted: b, started: c, ended: d, gpus: e}\nstates: {X: gone}",
-            "states.X: expected 'succeeded'",
-        ),
+        ("columns: {job: a, submitted: b, started: c, ended: d, gpus: e}\nstates: {X: gone}", "states.X: expected 'succeeded'"),
     ],
 )
 def test_a_mapping_with_a_fault_is_refused(tmp_path: Path, text: str, expected: str) -> None:

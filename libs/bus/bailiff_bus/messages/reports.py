@@ -5,18 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bailiff_core.model.certificate import Key, Signature
-from bailiff_core.model.document import (
-    Count,
-    Document,
-    Duration,
-    Hash,
-    Integer,
-    Label,
-    Name,
-    OpaqueId,
-    SnapshotDriver,
-    Time,
-)
+from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, SnapshotDriver, Time
 from bailiff_core.model.message import MessageBody
 from bailiff_core.records.facts import (
     MAX_DEVICES,

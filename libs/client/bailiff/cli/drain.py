@@ -31,8 +31,7 @@ async def drain(
     session: Session,
     node: NodeName,
     graceful: Annotated[
-        bool,
-        typer.Option("--graceful", help="Migrate jobs where possible; others may finish until the deadline (default)."),
+        bool, typer.Option("--graceful", help="Migrate jobs where possible; others may finish until the deadline (default).")
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Evict jobs now with their full grace period.")] = False,
     fast: Annotated[bool, typer.Option("--fast", help="Evict jobs now with the policy's short grace period.")] = False,

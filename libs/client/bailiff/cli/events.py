@@ -34,8 +34,7 @@ async def show_events(
         typer.Option("--type", "-t", metavar="WORD", help="Only events of this type, as in Preempted; repeatable."),
     ] = None,
     from_seq: Annotated[
-        int | None,
-        typer.Option("--from", metavar="SEQ", help=f"First record. Default: the last {LATEST}; with --export all."),
+        int | None, typer.Option("--from", metavar="SEQ", help=f"First record. Default: the last {LATEST}; with --export all.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new events.")] = False,
     export: Annotated[

@@ -45,8 +45,7 @@ class JobOptions:
         bool | None, typer.Option(help="Run the tasks under a pseudo-terminal, for bailiff attach. Default: with --interactive.")
     ] = None
     port: Annotated[
-        int | None,
-        typer.Option(min=1, max=65535, help="Port that the job serves, passed in BAILIFF_PORT; see port-forward."),
+        int | None, typer.Option(min=1, max=65535, help="Port that the job serves, passed in BAILIFF_PORT; see port-forward.")
     ] = None
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable.")] = None
     secret: Annotated[

@@ -100,13 +100,7 @@ async def describe(session: Session, project: Name) -> None:
 
 
 @command("project create")
-async def create(
-    session: Session,
-    project: Name,
-    options: ProjectOptions,
-    reason: Reason = "",
-    yes: Yes = False,
-) -> None:
+async def create(session: Session, project: Name, options: ProjectOptions, reason: Reason = "", yes: Yes = False) -> None:
     """Add a project: bailiff project create vision --gpus 8 --parent research
 
     Jobs that would become evictable, or would be evicted now, are shown first, and confirmed.
@@ -120,13 +114,7 @@ async def create(
 
 
 @command("project update")
-async def update(
-    session: Session,
-    project: Name,
-    options: ProjectOptions,
-    reason: Reason = "",
-    yes: Yes = False,
-) -> None:
+async def update(session: Session, project: Name, options: ProjectOptions, reason: Reason = "", yes: Yes = False) -> None:
     """Update a project; options that are not given are unchanged. Running jobs are not evicted."""
     from bailiff.client import projects
 

@@ -87,8 +87,7 @@ async def apply(
     session: Session,
     roles: Roles = None,
     folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Create SCRAM users, too; each one's settings are written to DIR/ROLE.env."),
+        Path | None, typer.Option(metavar="DIR", help="Create SCRAM users, too; each one's settings are written to DIR/ROLE.env.")
     ] = None,
     user: User = "User:{name}",
     prune: Annotated[bool, typer.Option("--prune", help="Delete rules of these users that are not needed.")] = False,

@@ -287,12 +287,7 @@ def _app(name: str, *, group: bool) -> typer.Typer:
     if name not in APPS:
         entry = COMMANDS[name]
         APPS[name] = typer.Typer(
-            name=name,
-            cls=HintingGroup,
-            help=entry.summary,
-            rich_markup_mode="rich",
-            no_args_is_help=group,
-            add_completion=False,
+            name=name, cls=HintingGroup, help=entry.summary, rich_markup_mode="rich", no_args_is_help=group, add_completion=False
         )
         if group:  # without a callback, Typer turns a group of one command into that command
             APPS[name].callback(rich_help_panel=entry.panel)(lambda: None)

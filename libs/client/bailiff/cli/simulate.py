@@ -36,8 +36,7 @@ async def simulate(
         list[Path] | None, typer.Option("--policy", metavar="FILE", help="Policy file; repeatable, to compare.")
     ] = None,
     baseline: Annotated[
-        list[str] | None,
-        typer.Option("--baseline", metavar="NAME", help="Also run a built-in scheduler, or all; see --list."),
+        list[str] | None, typer.Option("--baseline", metavar="NAME", help="Also run a built-in scheduler, or all; see --list.")
     ] = None,
     seeds: Seeds = 1,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML report with plots.")] = None,

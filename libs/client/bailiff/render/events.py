@@ -117,10 +117,7 @@ def _tasks_in(data: Payload | None) -> str:
 
 def _decided(record: Record, data: decisions.PreemptionDecided, state: PoolState) -> Iterator[EventRow]:
     preemptor = _row(record, state, "Reserved", data.preemptor.job, node=_nodes(state, [share.node for share in data.placement]))
-    yield {
-        **preemptor,
-        "reason": f"{data.action}: {count_text(len({choice.job for choice in data.victims}), 'victim')}",
-    }
+    yield {**preemptor, "reason": f"{data.action}: {count_text(len({choice.job for choice in data.victims}), 'victim')}"}
     for job in dict.fromkeys(choice.job for choice in data.new_victims):
         mine = [choice for choice in data.new_victims if choice.job == job]
         choice = mine[0]

@@ -72,8 +72,7 @@ def cluster_block(found: Mapping[str, Any]) -> RenderableType:
     facts.add_row("this command", text(f"release {found['release']}, logic {found['logic']}"))
     total = found["total"]
     facts.add_row(
-        "total",
-        f"{count_text(total['nodes'], 'node')}, {_in_use(total)}, {count_text(total['jobs_pending'], 'job')} pending",
+        "total", f"{count_text(total['nodes'], 'node')}, {_in_use(total)}, {count_text(total['jobs_pending'], 'job')} pending"
     )
     parts: list[RenderableType] = [facts]
     for row in found["pools"]:
@@ -91,10 +90,7 @@ def cluster_block(found: Mapping[str, Any]) -> RenderableType:
         if row["gpus_quarantined"] or row["gpus_unhealthy"]:
             about.add_row("out of service", Text(_out_of_service(row), "red"))
         head_age = seconds_cell(row["head_age_s"])
-        about.add_row(
-            "log",
-            text(f"partition {row['partition']}, head #{row['head_seq']} {head_age} ago, epoch {row['epoch']}"),
-        )
+        about.add_row("log", text(f"partition {row['partition']}, head #{row['head_seq']} {head_age} ago, epoch {row['epoch']}"))
         about.add_row("engine", text(row["engine"]))
         projects = count_text(row["projects"], "project")
         about.add_row("policy", text(f"in force since #{row['policy_seq']}, {projects}, preempt within the {row['scope']}"))

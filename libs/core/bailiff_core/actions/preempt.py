@@ -19,13 +19,7 @@ from bailiff_core.protections.payback import Growth, growth_by
 from bailiff_core.queue.head import is_schedulable
 from bailiff_core.queue.order import shares_now
 from bailiff_core.quota.quota_checks import Shares
-from bailiff_core.records.decisions import (
-    PreemptionDecided,
-    PreemptionRefused,
-    PreemptionRequested,
-    Preemptor,
-    SelectionTimedOut,
-)
+from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused, PreemptionRequested, Preemptor, SelectionTimedOut
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import PREEMPTING_ACTIONS, units_of_victim

@@ -91,11 +91,7 @@ def earlier_proposals(decision: Decided, proposals: Sequence[Proposal], action: 
 
 
 def _candidates_of_job(
-    state: PoolState,
-    action: Action,
-    job: Job,
-    units: Iterable[tuple[Unit, str]],
-    chosen_tasks: Mapping[str, Sequence[int]],
+    state: PoolState, action: Action, job: Job, units: Iterable[tuple[Unit, str]], chosen_tasks: Mapping[str, Sequence[int]]
 ) -> Iterator[Candidate]:
     """units: those that the job can lose, each with the rule that protects it."""
     order = {unit.indices: position for position, unit in enumerate(evictable_units(job))}

@@ -10,13 +10,7 @@ from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
-from bailiff_core.victims.batch import (
-    PREEMPTING_ACTIONS,
-    SelectionBatch,
-    apply_proposal,
-    select_victims,
-    units_of_choice,
-)
+from bailiff_core.victims.batch import PREEMPTING_ACTIONS, SelectionBatch, apply_proposal, select_victims, units_of_choice
 from bailiff_core.victims.candidates import EvictionStep
 from bailiff_core.victims.objective import Uses, node_uses
 from bailiff_core.victims.proposals import cost_of

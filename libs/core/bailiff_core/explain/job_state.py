@@ -75,15 +75,11 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
             if plan is not None and plan.victims
             else ""
         )
-        return Sentence(
-            f"{subject} has resources reserved on {where}{until}{starts_when}.",
-            seqs_of(_placed_by(history, job.id)),
-        )
+        return Sentence(f"{subject} has resources reserved on {where}{until}{starts_when}.", seqs_of(_placed_by(history, job.id)))
     running = sum(task.state == "running" for task in job.tasks)
     running_tasks = f", {running} of {job.size} tasks (at least {job.minimum})" if job.minimum < job.size else ""
     return Sentence(
-        f"{subject} {_runs(job)} on {where} as attempt {job.attempt}{running_tasks}.",
-        seqs_of(_placed_by(history, job.id)),
+        f"{subject} {_runs(job)} on {where} as attempt {job.attempt}{running_tasks}.", seqs_of(_placed_by(history, job.id))
     )
 
 

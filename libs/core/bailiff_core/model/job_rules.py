@@ -86,10 +86,7 @@ def _min_runtime(action: Action) -> JobRule[int]:
 
 MIN_RUNTIME = {action: _min_runtime(action) for action in ACTIONS}
 EVICTION_CAP: JobRule[EvictionCap | None] = JobRule(
-    "eviction_cap",
-    "protections.eviction_cap",
-    lambda entry: entry.eviction_cap,
-    lambda policy: policy.protections.eviction_cap,
+    "eviction_cap", "protections.eviction_cap", lambda entry: entry.eviction_cap, lambda policy: policy.protections.eviction_cap
 )
 COOLDOWN: JobRule[int] = JobRule(
     "cooldown.job", "protections.cooldown.job", lambda entry: entry.cooldown.job, lambda policy: policy.protections.cooldown.job

@@ -69,11 +69,7 @@ def subtract(free: Resources, amount: Resources, units: Mapping[int, int]) -> Re
                 devices &= ~(1 << number)
                 shares[number] = units[number] - share
     return Resources(
-        devices,
-        free.cpu_milli - amount.cpu_milli,
-        free.memory_bytes - amount.memory_bytes,
-        free.slots - amount.slots,
-        shares,
+        devices, free.cpu_milli - amount.cpu_milli, free.memory_bytes - amount.memory_bytes, free.slots - amount.slots, shares
     )
 
 
@@ -90,11 +86,7 @@ def release(free: Resources, amount: Resources, units: Mapping[int, int], usable
                     del shares[number]
                     devices |= 1 << number
     return Resources(
-        devices,
-        free.cpu_milli + amount.cpu_milli,
-        free.memory_bytes + amount.memory_bytes,
-        free.slots + amount.slots,
-        shares,
+        devices, free.cpu_milli + amount.cpu_milli, free.memory_bytes + amount.memory_bytes, free.slots + amount.slots, shares
     )
 
 

@@ -221,13 +221,7 @@ def victims_loss(state: PoolState, victims: Iterable[VictimChoice]) -> Loss | No
 
 
 def past_loss(
-    state: PoolState,
-    job: Job,
-    lost_gpu_ms: int,
-    stopped: Sequence[Task] = (),
-    *,
-    for_good: bool = False,
-    measured: bool = False,
+    state: PoolState, job: Job, lost_gpu_ms: int, stopped: Sequence[Task] = (), *, for_good: bool = False, measured: bool = False
 ) -> Loss | None:
     """Returns the figures of a loss that was recorded earlier; `None` if the number of GPUs that stopped is not known now.
 

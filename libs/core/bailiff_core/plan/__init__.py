@@ -11,14 +11,4 @@ from .run import ALL_ACTIONS, PlanAction, Planning, run
 from .snapshot import Snapshot, read_snapshot
 from .snapshot_validation import InvalidSnapshot
 
-__all__ = [
-    "ALL_ACTIONS",
-    "InvalidSnapshot",
-    "PlanAction",
-    "PlanReport",
-    "Planning",
-    "Round",
-    "Snapshot",
-    "read_snapshot",
-    "run",
-]
+__all__ = ["ALL_ACTIONS", "InvalidSnapshot", "PlanAction", "PlanReport", "Planning", "Round", "Snapshot", "read_snapshot", "run"]

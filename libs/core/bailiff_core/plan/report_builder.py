@@ -24,16 +24,7 @@ from bailiff_core.victims.batch import PREEMPTING_ACTIONS
 from bailiff_core.victims.proposals import MAX_NEED_LENGTH
 from bailiff_core.views import chosen_victim
 
-from .report import (
-    Counts,
-    DecisionLine,
-    NodeLine,
-    PendingLine,
-    Round,
-    State,
-    TaskLine,
-    TaskStatus,
-)
+from .report import Counts, DecisionLine, NodeLine, PendingLine, Round, State, TaskLine, TaskStatus
 
 Names = Mapping[str, Sequence[str]]
 Where = dict[str, list[TaskStatus]]

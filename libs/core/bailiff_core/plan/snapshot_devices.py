@@ -77,12 +77,7 @@ def assign_devices(nodes: list[ResolvedNode], jobs: list[ResolvedJob], faults: l
     placed = [task for job in jobs for task in job.tasks if task.state in PLACED_STATES and task.node is not None]
     order = {"releasing": 0, "stuck_releasing": 1, "running": 1, "reserved": 2}
     placed.sort(
-        key=lambda task: (
-            task.state == "reserved",
-            not task.requested_devices,
-            order[task.state],
-            shares_devices(task.group),
-        )
+        key=lambda task: (task.state == "reserved", not task.requested_devices, order[task.state], shares_devices(task.group))
     )
     for task in placed:
         assert task.node is not None

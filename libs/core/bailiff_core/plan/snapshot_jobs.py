@@ -55,12 +55,7 @@ def with_number_classes(policy: Policy, jobs: Iterable[JobDoc]) -> Policy:
 
 
 def resolve_job(
-    doc: JobDoc,
-    place: Place,
-    policy: Policy,
-    projects: Sequence[str],
-    nodes: Mapping[str, int],
-    faults: list[Fault],
+    doc: JobDoc, place: Place, policy: Policy, projects: Sequence[str], nodes: Mapping[str, int], faults: list[Fault]
 ) -> ResolvedJob | None:
     """Resolves one job; None if it adds faults.
 

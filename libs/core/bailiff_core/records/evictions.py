@@ -2,18 +2,7 @@
 
 from typing import Literal
 
-from bailiff_core.model.document import (
-    Count,
-    Document,
-    Duration,
-    Hash,
-    JobName,
-    MeasuredBytes,
-    Reason,
-    Seq,
-    SnapshotDriver,
-    Text,
-)
+from bailiff_core.model.document import Count, Document, Duration, Hash, JobName, MeasuredBytes, Reason, Seq, SnapshotDriver, Text
 from bailiff_core.model.proposal import Proposal
 
 from .payload import Fact

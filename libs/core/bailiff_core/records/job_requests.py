@@ -69,8 +69,7 @@ class JobChange(RequestBody):
 
 
 Within = Annotated[
-    Duration | None,
-    Field(description="The most time until KILL, of an eviction in progress, too. Default: its grace."),
+    Duration | None, Field(description="The most time until KILL, of an eviction in progress, too. Default: its grace.")
 ]
 
 
@@ -79,8 +78,7 @@ Hold = Annotated[
     Field(description="Whose pause it is: the Kubernetes bridge's, or people's. A job is paused until nobody holds it."),
 ]
 KeepFailedStarts = Annotated[
-    bool,
-    Field(description="What kept its attempts from starting is as before: they count, and it evicts nobody for them again."),
+    bool, Field(description="What kept its attempts from starting is as before: they count, and it evicts nobody for them again.")
 ]
 
 

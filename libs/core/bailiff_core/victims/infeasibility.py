@@ -76,12 +76,7 @@ def _oracle(trial: Trial, *, limits: bool = True) -> FitOracle:
 
 
 def nearest_solution_on(
-    trial: Trial,
-    candidates: Candidates,
-    need: TaskRequirements,
-    wanted: int,
-    nodes: dict[NodeResources, int],
-    places: int,
+    trial: Trial, candidates: Candidates, need: TaskRequirements, wanted: int, nodes: dict[NodeResources, int], places: int
 ) -> str:
     """`nearest_solution` if at most `places` of the `wanted` tasks fit with all permitted victims of the pool evicted.
 

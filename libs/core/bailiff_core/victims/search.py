@@ -199,13 +199,7 @@ class GeneralSearch:
             best, runner_up = runner_up, self._runner_up(oracle, order, runner_up, weights, accept) or best
         place, relocations = self._arrangements.get(_key(best), (None, {}))
         return Solution(
-            self.candidates,
-            best,
-            proven=proven,
-            runner_up=runner_up,
-            bound=self.bound,
-            place=place,
-            relocations=relocations,
+            self.candidates, best, proven=proven, runner_up=runner_up, bound=self.bound, place=place, relocations=relocations
         )
 
     def _set_constraint(self, *, with_relocations: bool) -> SetConstraint | None:
@@ -242,12 +236,7 @@ class GeneralSearch:
         return victims if allowed else []
 
     def _runner_up(
-        self,
-        oracle: FitOracle,
-        order: Sequence[EvictionStep],
-        victims: Sequence[EvictionStep],
-        weights: SetWeights,
-        accept: Test,
+        self, oracle: FitOracle, order: Sequence[EvictionStep], victims: Sequence[EvictionStep], weights: SetWeights, accept: Test
     ) -> list[EvictionStep]:
         """The lightest set found by reprieves if one of the heaviest victims, and the later steps of its job, are kept."""
         best: list[EvictionStep] = []

@@ -30,8 +30,7 @@ def asyncapi() -> Json:
                 "AuditHeaders": _headers_schema(AUDIT_HEADERS, AUDIT_OPTIONAL),
                 "MessageHeaders": _headers_schema(HEADERS, OPTIONAL),
                 "DeadLetterHeaders": _headers_schema(
-                    {**HEADERS, DEAD_LETTER_HEADER: "The `DeadLetter` as JSON: schemas/bailiff.DeadLetter.v1.json."},
-                    OPTIONAL,
+                    {**HEADERS, DEAD_LETTER_HEADER: "The `DeadLetter` as JSON: schemas/bailiff.DeadLetter.v1.json."}, OPTIONAL
                 ),
             },
         },
@@ -92,10 +91,7 @@ def _message(event: Event) -> Json:
     if event.kind not in PLAIN_SCHEMAS:
         headers = "AuditHeaders" if event.kind in AUDIT_TYPES else "MessageHeaders"
         summary["headers"] = {"$ref": f"#/components/schemas/{headers}"}
-    return summary | {
-        "contentType": "application/json",
-        "payload": {"$ref": f"./schemas/{event.kind}.json"},
-    }
+    return summary | {"contentType": "application/json", "payload": {"$ref": f"./schemas/{event.kind}.json"}}
 
 
 def _text_message() -> Json:

@@ -9,12 +9,7 @@ from bailiff_bus.messages.devices import (
 )
 from bailiff_bus.messages.reports import NodeInventory
 from bailiff_core.model.state import Device, Node
-from bailiff_core.records.facts import (
-    DeviceCleared,
-    DeviceHealthy,
-    DeviceQuarantined,
-    DeviceUnhealthy,
-)
+from bailiff_core.records.facts import DeviceCleared, DeviceHealthy, DeviceQuarantined, DeviceUnhealthy
 from bailiff_core.records.payload import Fact
 
 

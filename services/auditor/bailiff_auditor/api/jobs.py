@@ -97,11 +97,7 @@ JOB = f"""{VIEW}, j.first_started_at, extract(epoch FROM j.first_started_at - j.
     j.outcome, j.reason"""
 SORTED_BY = {
     "submitted": {"submitted_seq": "j.submitted_seq", "job": "j.job"},
-    "ended": {
-        "by_end": f"coalesce(j.ended_seq, {given.LARGEST})",
-        "submitted_seq": "j.submitted_seq",
-        "job": "j.job",
-    },
+    "ended": {"by_end": f"coalesce(j.ended_seq, {given.LARGEST})", "submitted_seq": "j.submitted_seq", "job": "j.job"},
     "gpus": {"by_gpus": "coalesce(j.gpu_milli, 0)", "submitted_seq": "j.submitted_seq", "job": "j.job"},
     "job": {"job": "j.job", "submitted_seq": "j.submitted_seq"},
 }

@@ -80,7 +80,5 @@ class ApiMiddleware:
             except ApiError as limited:
                 return limited.response()
         return problem(
-            401,
-            "missing or wrong token: send the header Authorization: Bearer TOKEN",
-            headers={"www-authenticate": "Bearer"},
+            401, "missing or wrong token: send the header Authorization: Bearer TOKEN", headers={"www-authenticate": "Bearer"}
         )

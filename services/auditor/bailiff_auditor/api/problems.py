@@ -45,9 +45,6 @@ def register(app: FastAPI) -> None:
     """Register the exception handlers."""
     problems.register(app, "unknown path; see /v1/openapi.json")
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(
-        NotModified,
-        lambda _, error: Response(status_code=304, headers={"etag": error.etag}),
-    )
+    app.add_exception_handler(NotModified, lambda _, error: Response(status_code=304, headers={"etag": error.etag}))
     for kind in (asyncpg.PostgresError, *UNREACHABLE):
         app.add_exception_handler(kind, _database)

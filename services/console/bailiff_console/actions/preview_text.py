@@ -97,10 +97,7 @@ class Gains:
 
 def gains(found: Forecast, baseline: Forecast, except_job: str = "") -> Gains:
     """except_job: a job to omit."""
-    return Gains(
-        _gained(found.placed(), baseline.placed(), except_job),
-        _gained(found.grown(), baseline.grown(), except_job),
-    )
+    return Gains(_gained(found.placed(), baseline.placed(), except_job), _gained(found.grown(), baseline.grown(), except_job))
 
 
 def _gained(found: dict[str, list[str]], before: dict[str, list[str]], except_job: str) -> dict[str, list[str]]:

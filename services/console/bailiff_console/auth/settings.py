@@ -61,13 +61,7 @@ class AuthSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        for fault in (
-            self._proxy_fault(),
-            self._local_fault(),
-            self._url_fault(),
-            self._oidc_fault(),
-            self._secret_fault(),
-        ):
+        for fault in (self._proxy_fault(), self._local_fault(), self._url_fault(), self._oidc_fault(), self._secret_fault()):
             if fault is not None:
                 raise ValueError(fault)
         return self

@@ -227,10 +227,7 @@ class PoolFollower:
     def save_view_cache(self, seq: int) -> None:
         """Save the view cache next to the projection's snapshot of the same record."""
         draft = self._view_cache_file.with_suffix(".draft")
-        draft.write_text(
-            json.dumps({"seq": seq, "view_cache": self.view_cache.to_data()}),
-            encoding="utf-8",
-        )
+        draft.write_text(json.dumps({"seq": seq, "view_cache": self.view_cache.to_data()}), encoding="utf-8")
         draft.replace(self._view_cache_file)
 
     @property

@@ -4,16 +4,7 @@
 here starts, stops or signals a process, talks to Kafka, or decides who gets a GPU.
 """
 
-from .inventory import (
-    Device,
-    DeviceInventory,
-    DeviceProblem,
-    DeviceUnavailable,
-    DeviceUsage,
-    NoDriver,
-    check_count,
-    query,
-)
+from .inventory import Device, DeviceInventory, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver, check_count, query
 from .nvml import NvmlInventory
 from .registry import inventory_plugin
 from .release import DeviceReading, ReleaseProof, prove_release, read_devices

@@ -17,10 +17,7 @@ from .xid import APPLICATION_XIDS, XIDS
 MAX_EVENTS = 1000
 MAX_TEXT = 253
 UNKNOWN = "unknown"
-PROCESS_LISTS = (
-    "nvmlDeviceGetComputeRunningProcesses",
-    "nvmlDeviceGetGraphicsRunningProcesses",
-)
+PROCESS_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
 REMAPS = "rows of its memory are to be remapped, or could not be remapped"
 NO_UUID = "the driver gives it no UUID, so no job can be bound to it"
 

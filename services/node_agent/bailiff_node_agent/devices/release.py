@@ -92,13 +92,7 @@ async def prove_release(
         if free or loop.time() >= deadline:
             blockers = living.union(*(reading.pids for reading in not_free))
             return ReleaseProof(
-                free,
-                before,
-                after,
-                tuple(sorted(blockers)),
-                tuple(sorted(living)),
-                tuple(not_free),
-                tuple(sorted(of_task)),
+                free, before, after, tuple(sorted(blockers)), tuple(sorted(living)), tuple(not_free), tuple(sorted(of_task))
             )
         await asyncio.sleep(min(poll, max(0.0, deadline - loop.time())))
 

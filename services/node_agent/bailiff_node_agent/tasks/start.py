@@ -11,12 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from bailiff_bus.messages.commands import SnapshotRef, SnapshotStep, StartTask, TaskAssignment
-from bailiff_bus.messages.reports import (
-    TaskRestoredReport,
-    TaskRestoreFailedReport,
-    TaskStartedReport,
-    TaskStartRefusedReport,
-)
+from bailiff_bus.messages.reports import TaskRestoredReport, TaskRestoreFailedReport, TaskStartedReport, TaskStartRefusedReport
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.background import Background
 from bailiff_node_agent.checkpoints import newest

@@ -38,8 +38,7 @@ async def export(
         int | None, typer.Option(metavar="SEQ", help="Only records before this one, as for replay by an earlier release.")
     ] = None,
     segment: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="FILE is a folder: write segments of N records each, with a manifest."),
+        int | None, typer.Option(metavar="N", min=1, help="FILE is a folder: write segments of N records each, with a manifest.")
     ] = None,
     tiles: Annotated[
         bool, typer.Option("--tiles", help="FILE is a folder: write the sealed records' Merkle tree as C2SP tlog-tiles.")

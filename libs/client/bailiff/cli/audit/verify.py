@@ -29,8 +29,7 @@ async def verify(
         str | None, typer.Option("--root", metavar="KEY", help="The root key of the log's first record, obtained out of band.")
     ] = None,
     witnesses: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="So many witnesses must have cosigned it. Also: BAILIFF_WITNESSES."),
+        int | None, typer.Option(metavar="N", min=0, help="So many witnesses must have cosigned it. Also: BAILIFF_WITNESSES.")
     ] = None,
     witness_key: Annotated[
         list[str] | None,

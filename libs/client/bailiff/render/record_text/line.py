@@ -53,15 +53,7 @@ class Line:
         return f"{self.clock} {where:<{WHERE_WIDTH}} {self.statement.what:<{WHAT_WIDTH}} {rest}".rstrip()
 
 
-TONES = {
-    "good": "green",
-    "bad": "red",
-    "warn": "yellow",
-    "preempt": "magenta",
-    "evict": "yellow",
-    "quiet": "dim",
-    "": "",
-}
+TONES = {"good": "green", "bad": "red", "warn": "yellow", "preempt": "magenta", "evict": "yellow", "quiet": "dim", "": ""}
 
 
 def styled(line: Line, *, pool: bool = True) -> Text:

@@ -73,11 +73,7 @@ def _node_drained(fact: facts.NodeDrained, _state: PoolState) -> Statement:
     return Statement("node drained", fact.node, more, "warn")
 
 
-DRAINS = {
-    "graceful": "jobs may finish",
-    "quick": "jobs are evicted now",
-    "fast": "jobs are evicted now with the short grace",
-}
+DRAINS = {"graceful": "jobs may finish", "quick": "jobs are evicted now", "fast": "jobs are evicted now with the short grace"}
 
 
 @describes(facts.NodeUndrained, event="NodeUndrained")

@@ -28,14 +28,7 @@ def message_of(note: Note) -> dict[str, Any]:
     step = note[0].strip()
     if not (step.isascii() and step.isdecimal()) or int(step) > MAX_COUNT:
         raise ValueError(f"{LAST_CHECKPOINT_STEP}: expected a whole number, found {step[:100]!r}")
-    return {
-        "type": "checkpoint_committed",
-        "step": int(step),
-        "bytes": 0,
-        "microseconds": 0,
-        "sha256": NO_DIGEST,
-        "agreed": True,
-    }
+    return {"type": "checkpoint_committed", "step": int(step), "bytes": 0, "microseconds": 0, "sha256": NO_DIGEST, "agreed": True}
 
 
 def age_us(note: Note, now: datetime) -> int:
