@@ -12,27 +12,7 @@ from tests.kits.waiting import until
 from bailiff_bus.topics import AUDIT, EVICTION_PROGRESS, JOB_SPECS, NODE_COMMANDS, NODE_REPORTS, PROPOSALS, REQUESTS
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
-from bailiff_core.records.decisions import (
-    EvictionCancelled,
-    JobPending,
-    JobPlaced,
-    JobRequeued,
-    JobStarting,
-    PreemptionDecided,
-    PreemptionRefused,
-    PreemptionRequested,
-)
-from bailiff_core.records.facts import (
-    EvictionStageReached,
-    EvictionStarted,
-    InputRejected,
-    NodeJoined,
-    ProposalReceived,
-    TaskEvictionCancelled,
-    TaskExited,
-    TaskReleased,
-    TaskStarted,
-)
+from bailiff_core.records import decisions, facts
 from bailiff_core.records.job_requests import EvictJob, SubmitJob
 
 SECRET = "hunter2-but-longer-than-that"
@@ -52,12 +32,12 @@ async def test_four_gpus_are_preempted_for_an_urgent_job_and_the_victims_resume(
 
         # An urgent job needs four of them.
         await pool.submit("story-serve", pool.until_signalled(), gpus=4, kind="inference", env={"API_KEY": SECRET})
-        request = await pool.record(PreemptionRequested, job="story-serve")
+        request = await pool.record(decisions.PreemptionRequested, job="story-serve")
         assert request.action == "preempt"
-        await pool.record(ProposalReceived, selection=request.selection)
+        await pool.record(facts.ProposalReceived, selection=request.selection)
 
         # The smallest sufficient set of victims, each with its reason and its loss.
-        decided = await pool.record(PreemptionDecided)
+        decided = await pool.record(decisions.PreemptionDecided)
         assert decided.preemptor.job == "story-serve"
         victims = [choice.job for choice in decided.victims]
         assert len(victims) == len(set(victims)) == 4
@@ -67,16 +47,18 @@ async def test_four_gpus_are_preempted_for_an_urgent_job_and_the_victims_resume(
 
         # The victims are notified and exit, their devices are seen free, and only then does the urgent job start.
         for victim in victims:
-            await pool.record(EvictionStarted, job=victim)
-            await pool.record(EvictionStageReached, job=victim, stage="noticed")
-            await pool.record(EvictionStageReached, job=victim, stage="term_sent")
-            await pool.record(TaskExited, job=victim)
-            released = await pool.record(TaskReleased, job=victim)
+            await pool.record(facts.EvictionStarted, job=victim)
+            await pool.record(facts.EvictionStageReached, job=victim, stage="noticed")
+            await pool.record(facts.EvictionStageReached, job=victim, stage="term_sent")
+            await pool.record(facts.TaskExited, job=victim)
+            released = await pool.record(facts.TaskReleased, job=victim)
             assert all(reading.processes == 0 for reading in released.after)
-            assert (await pool.record(JobRequeued, job=victim)).outcome == "preempted-unclean"
+            assert (await pool.record(decisions.JobRequeued, job=victim)).outcome == "preempted-unclean"
         await pool.until_running("story-serve")
-        assert seq_of(pool, JobStarting, job="story-serve") > max(seq_of(pool, TaskReleased, job=name) for name in victims)
-        assert not pool.facts(JobPlaced, job=victims[0], attempt=2), "a victim resumed before resources were free"
+        assert seq_of(pool, decisions.JobStarting, job="story-serve") > max(
+            seq_of(pool, facts.TaskReleased, job=name) for name in victims
+        )
+        assert not pool.facts(decisions.JobPlaced, job=victims[0], attempt=2), "a victim resumed before resources were free"
 
         # Jobs that are not victims are not affected.
         unaffected = sorted(set(training) - set(victims))
@@ -110,7 +92,7 @@ async def test_all_eight_gpus_are_preempted_for_a_higher_class_and_the_victims_r
         await pool.noted("whole-low", attempt=1, tasks=8)
 
         await pool.submit("whole-high", pool.until_signalled(), gpus=8, kind="interactive")
-        decided = await pool.record(PreemptionDecided)
+        decided = await pool.record(decisions.PreemptionDecided)
         assert (decided.action, [(choice.job, choice.gpus) for choice in decided.victims]) == ("preempt", [("whole-low", 8)])
         await pool.until_running("whole-high")
         assert pool.job("whole-low").phase == "pending"
@@ -191,8 +173,8 @@ async def test_victims_that_turn_term_into_a_code_of_their_own_come_back(system:
 
         await pool.submit("code-urgent", pool.until_signalled(), gpus=8, kind="inference")
         for name, code in codes.items():
-            assert (await pool.record(TaskExited, job=name)).exit_code == code
-            requeued = await pool.record(JobRequeued, job=name)
+            assert (await pool.record(facts.TaskExited, job=name)).exit_code == code
+            requeued = await pool.record(decisions.JobRequeued, job=name)
             assert (requeued.outcome, requeued.cause, requeued.not_before) == ("preempted-unclean", "preemption", 0)
         await pool.until_running("code-urgent")
 
@@ -211,12 +193,12 @@ async def test_a_gang_over_two_nodes_preempts_only_the_victims_that_it_needs(sys
 
         # Two tasks of four GPUs: one on each machine, or none.
         await pool.submit("gang-urgent", pool.until_signalled(), gpus=4, tasks=2, kind="inference")
-        decided = await pool.record(PreemptionDecided)
+        decided = await pool.record(decisions.PreemptionDecided)
         assert sorted(choice.job for choice in decided.victims) == ["gang-small", "gang-train"]
         await pool.until_running("gang-urgent")
         await pool.noted("gang-urgent", attempt=1, tasks=2)
         assert sorted(task.node for task in pool.job("gang-urgent").tasks) == [0, 1]
-        starts = [entry.record.cycle for entry in pool.entries if isinstance(entry.record.data, TaskStarted)]
+        starts = [entry.record.cycle for entry in pool.entries if isinstance(entry.record.data, facts.TaskStarted)]
         assert starts
 
         pool.let_finish("gang-urgent")
@@ -233,10 +215,13 @@ async def test_a_job_that_ignores_term_is_killed_after_its_grace(system: System)
         await pool.until_running("ignores-term-train")
         await pool.noted("ignores-term-train", attempt=1)
         await pool.submit("ignores-term-urgent", pool.until_signalled(), gpus=1, kind="inference")
-        killed = await pool.record(EvictionStageReached, job="ignores-term-train", stage="kill_sent")
+        killed = await pool.record(facts.EvictionStageReached, job="ignores-term-train", stage="kill_sent")
         assert killed.elapsed >= 1_000_000, "the grace was shortened"
-        assert (await pool.record(TaskExited, job="ignores-term-train")).exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
-        assert (await pool.record(JobRequeued, job="ignores-term-train")).outcome == "preempted-unclean"
+        assert (await pool.record(facts.TaskExited, job="ignores-term-train")).exit_code in (
+            -signal.SIGKILL,
+            128 + signal.SIGKILL,
+        )
+        assert (await pool.record(decisions.JobRequeued, job="ignores-term-train")).outcome == "preempted-unclean"
         await pool.until_running("ignores-term-urgent")
         await pool.verify()
 
@@ -249,10 +234,10 @@ async def test_a_fresh_attempt_survives_the_deadline_of_the_one_before(system: S
         await pool.until_running("again")
         await pool.request(EvictJob(job="again", reason="test"))
         await pool.until_ended("again")
-        exits = [(fact.attempt, fact.exit_code) for fact in pool.facts(TaskExited, job="again")]
+        exits = [(fact.attempt, fact.exit_code) for fact in pool.facts(facts.TaskExited, job="again")]
         assert exits == [(1, 85), (2, 0)]
-        assert {fact.stage for fact in pool.facts(EvictionStageReached, job="again", attempt=1)} == {"noticed", "term_sent"}
-        assert not pool.facts(EvictionStageReached, job="again", attempt=2)
+        assert {fact.stage for fact in pool.facts(facts.EvictionStageReached, job="again", attempt=1)} == {"noticed", "term_sent"}
+        assert not pool.facts(facts.EvictionStageReached, job="again", attempt=2)
         assert (pool.job("again").evictions, pool.job("again").failures) == (1, 0)
         await pool.verify()
 
@@ -264,16 +249,16 @@ async def test_cancelling_the_preemptor_before_any_notice_evicts_nothing(battere
         await pool.until_running("mercy-1", "mercy-2")
         battered.kill("eviction-executor")
         await pool.submit("mercy-urgent", pool.until_signalled(), gpus=4, tasks=2, kind="inference")
-        decided = await pool.record(PreemptionDecided)
+        decided = await pool.record(decisions.PreemptionDecided)
         assert len(decided.victims) == 2
 
         await pool.cancel("mercy-urgent")
         for name in ("mercy-1", "mercy-2"):
-            assert not (await pool.record(EvictionCancelled, job=name)).notified
+            assert not (await pool.record(decisions.EvictionCancelled, job=name)).notified
         await pool.until_ended("mercy-urgent", "cancelled")
         battered.start_service("eviction-executor")
         await pool.until_running("mercy-1", "mercy-2")
-        assert not pool.facts(EvictionStarted, job="mercy-1")
+        assert not pool.facts(facts.EvictionStarted, job="mercy-1")
         assert pool.job("mercy-1").attempt == pool.job("mercy-2").attempt == 1
         await pool.verify()
 
@@ -290,15 +275,15 @@ async def test_cancelling_the_preemptor_cancels_evictions_that_were_not_delivere
         # The agent of the second machine is stopped: the notice for its victim is published and not delivered.
         battered.signal("node-agent-2", signal.SIGSTOP)
         await pool.submit("late-urgent", pool.until_signalled(), gpus=4, tasks=2, kind="inference")
-        await pool.record(EvictionStarted, job=unreached)
-        await pool.record(TaskReleased, job=reached)
+        await pool.record(facts.EvictionStarted, job=unreached)
+        await pool.record(facts.TaskReleased, job=reached)
 
         await pool.cancel("late-urgent")
-        assert (await pool.record(EvictionCancelled, job=unreached)).notified
-        joined = len(pool.facts(NodeJoined, node="node-3"))
+        assert (await pool.record(decisions.EvictionCancelled, job=unreached)).notified
+        joined = len(pool.facts(facts.NodeJoined, node="node-3"))
         battered.kill_and_restart("node-agent-2")
-        await pool.until("the agent has joined again", lambda _: len(pool.facts(NodeJoined, node="node-3")) > joined)
-        await pool.record(TaskEvictionCancelled, job=unreached)
+        await pool.until("the agent has joined again", lambda _: len(pool.facts(facts.NodeJoined, node="node-3")) > joined)
+        await pool.record(facts.TaskEvictionCancelled, job=unreached)
         await pool.until_running(reached, unreached)
         assert (pool.job(reached).attempt, pool.job(unreached).attempt) == (2, 1)
         await pool.noted(reached, attempt=2)
@@ -332,11 +317,11 @@ async def test_a_member_that_falls_with_its_gang_is_preempted_whichever_node_rep
                 await until(tells.exists)
                 battered.signal(stopped, signal.SIGSTOP)
                 may_fall.touch()
-            await pool.record(TaskExited, job=name, task=1 if late.endswith("first") else 0)
+            await pool.record(facts.TaskExited, job=name, task=1 if late.endswith("first") else 0)
         finally:
             battered.signal(stopped, signal.SIGCONT)
-        requeued = await pool.record(JobRequeued, job=name)
-        assert [(each.exit_code, each.attempt) for each in pool.facts(TaskExited, job=name)] == [(1, 1), (1, 1)]
+        requeued = await pool.record(decisions.JobRequeued, job=name)
+        assert [(each.exit_code, each.attempt) for each in pool.facts(facts.TaskExited, job=name)] == [(1, 1), (1, 1)]
         assert (requeued.outcome, requeued.cause, requeued.not_before) == ("preempted-unclean", "preemption", 0)
         await pool.until_running(f"{name}-urgent")
         pool.let_finish(f"{name}-urgent")
@@ -356,7 +341,7 @@ async def test_a_job_without_gpus_runs_beside_a_full_machine(system: System) -> 
         pool.let_finish("cpu-only")
         await pool.until_ended("cpu-only")
         assert pool.running("cpu-train")
-        assert not pool.facts(PreemptionRequested, job="cpu-only")
+        assert not pool.facts(decisions.PreemptionRequested, job="cpu-only")
         pool.assert_started_once("cpu-only")
         await pool.verify()
 
@@ -366,10 +351,10 @@ async def test_a_non_preempting_class_stays_pending_in_queue_order(system: Syste
         await pool.submit("turn-train", pool.until_signalled(), gpus=8)
         await pool.until_running("turn-train")
         await pool.submit("turn-patient", gpus=1, kind="patient")
-        assert (await pool.record(JobPending, job="turn-patient")).reason
+        assert (await pool.record(decisions.JobPending, job="turn-patient")).reason
         pool.let_finish("turn-train")
         await pool.until_running("turn-patient")
-        assert not pool.facts(PreemptionRequested, job="turn-patient")
+        assert not pool.facts(decisions.PreemptionRequested, job="turn-patient")
         assert pool.job("turn-train").attempt == 1
         await pool.verify()
 
@@ -380,8 +365,8 @@ async def test_a_refused_preemption_names_what_would_be_needed(system: System) -
         await pool.submit("firm-train", gpus=2)
         await pool.until_running("firm-build", "firm-train")
         await pool.submit("firm-urgent", gpus=4, kind="inference")
-        await pool.record(PreemptionRequested, job="firm-urgent")
-        refused = await pool.record(PreemptionRefused)
+        await pool.record(decisions.PreemptionRequested, job="firm-urgent")
+        refused = await pool.record(decisions.PreemptionRefused)
         assert refused.preemptor.job == "firm-urgent"
         assert refused.reason == "impossible"
         assert refused.would_need
@@ -393,7 +378,7 @@ async def test_a_job_that_can_never_fit_is_rejected_with_the_reason(system: Syst
     async with system.watch("pool-a") as pool:
         demand = JobDemand(job="never-fits", tasks=(TaskGroup(gpu_milli=16_000, cpu_milli=1000, memory_bytes=GIB),))
         await pool.request(SubmitJob(demand=demand, spec=JobSpec(command="true")), "never-fits")
-        rejected = await pool.record(InputRejected, id="never-fits")
+        rejected = await pool.record(facts.InputRejected, id="never-fits")
         assert rejected.code == "never-fits"
         assert "fewer than 16 usable GPUs" in rejected.reason
         assert "never-fits" not in pool.state.jobs

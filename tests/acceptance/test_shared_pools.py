@@ -9,15 +9,7 @@ from tests.kits.system import GIB, POLICY, System, Watch
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import Policy, RestartRules
-from bailiff_core.records.decisions import (
-    EvictionDecided,
-    JobEnded,
-    JobGrown,
-    JobRequeued,
-    JobShrunk,
-    PreemptionDecided,
-    PreemptionRefused,
-)
+from bailiff_core.records import decisions
 from bailiff_core.records.facts import EvictionStageReached, TaskReleased, TaskStarted
 from bailiff_core.records.job_requests import SubmitJob
 
@@ -69,7 +61,7 @@ async def test_a_rigid_gang_over_quota_is_evicted_whole_and_resumes(shared: Syst
 
         # B is within its quota of 4; A's gang runs on 8, and cannot run on fewer.
         await pool.submit("b-notebook", pool.until_signalled(), tasks=4, kind="interactive", project="b")
-        decided = await pool.record(PreemptionDecided)
+        decided = await pool.record(decisions.PreemptionDecided)
         assert decided.action == "reclaim"
         assert [(choice.job, choice.tasks, choice.project) for choice in decided.victims] == [("a-train", "", "a")]
         await pool.until_gpus(a=0, b=4)
@@ -90,19 +82,19 @@ async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System
         await pool.until_gpus(a=8)
 
         await pool.submit("b-demo", pool.until_signalled(), tasks=4, kind="interactive", project="b")
-        decided = await pool.record(PreemptionDecided)
+        decided = await pool.record(decisions.PreemptionDecided)
         assert decided.action == "reclaim"
         assert [(choice.job, choice.tasks) for choice in decided.victims] == [("a-elastic", "4-7")]
         await pool.until_gpus(a=4, b=4)
         assert pool.job("a-elastic").phase == "running"
         assert {task.index for task in pool.job("a-elastic").tasks} == {0, 1, 2, 3}
-        assert {fact.outcome for fact in pool.facts(JobShrunk, job="a-elastic")} == {"preempted-unclean"}
-        assert not pool.facts(JobRequeued, job="a-elastic"), "its required tasks were stopped"
+        assert {fact.outcome for fact in pool.facts(decisions.JobShrunk, job="a-elastic")} == {"preempted-unclean"}
+        assert not pool.facts(decisions.JobRequeued, job="a-elastic"), "its required tasks were stopped"
 
         pool.let_finish("b-demo")
         await pool.until_gpus(a=8, b=0)
         assert pool.job("a-elastic").attempt == 1
-        assert pool.facts(JobGrown, job="a-elastic")
+        assert pool.facts(decisions.JobGrown, job="a-elastic")
         started = [fact.task for fact in pool.facts(TaskStarted, job="a-elastic")]
         assert sorted(started) == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
         await pool.verify()
@@ -120,7 +112,7 @@ async def test_an_elastic_gang_without_live_resizing_restarts_at_each_size(share
         pool.let_finish("b-show")
         await pool.until("it runs again, on eight", lambda _: pool.job("a-resized").attempt == 3)
         await pool.until_gpus(a=8, b=0)
-        assert [fact.cause for fact in pool.facts(JobRequeued, job="a-resized")] == ["preemption", "resize"]
+        assert [fact.cause for fact in pool.facts(decisions.JobRequeued, job="a-resized")] == ["preemption", "resize"]
         await pool.verify()
 
 
@@ -142,14 +134,14 @@ async def test_a_sweep_is_preempted_for_a_demo_and_resumes_from_checkpoints(shar
         await pool.until("all jobs have started", lambda _: all((shared.marks / f"{name}.steps").exists() for name in trials))
 
         await pool.submit("demo", pool.until_signalled(), gpus=4, kind="interactive")
-        decided = await pool.record(PreemptionDecided)
+        decided = await pool.record(decisions.PreemptionDecided)
         victims = [choice.job for choice in decided.victims]
         assert len(set(victims)) == 4
         assert set(victims) <= set(trials)
         assert decided.explanation.proven
         await pool.until_running("demo")
         for name in victims:
-            assert (await pool.record(JobRequeued, job=name)).outcome == "preempted"
+            assert (await pool.record(decisions.JobRequeued, job=name)).outcome == "preempted"
         stayed = [name for name in trials if name not in victims]
         assert pool.running(*stayed)
 
@@ -189,15 +181,15 @@ async def test_training_is_preempted_by_serving_at_a_load_spike_and_resumes(shar
         killed = pool.facts(EvictionStageReached, stage="kill_sent")
         assert len({fact.job for fact in killed}) == 4
         assert all(fact.elapsed >= 1_000_000 for fact in killed), [fact.elapsed for fact in killed]
-        assert {grace for fact in pool.facts(PreemptionDecided) for grace in fact.graces} == {1_000_000}
+        assert {grace for fact in pool.facts(decisions.PreemptionDecided) for grace in fact.graces} == {1_000_000}
         assert pool.job("serve").attempt == 1
 
         # The spike is over: the replicas end, and training resumes.
         await pool.scale("serve", 2)
-        assert (await pool.record(EvictionDecided, job="serve", cause="scaled")).tasks == "2-5"
+        assert (await pool.record(decisions.EvictionDecided, job="serve", cause="scaled")).tasks == "2-5"
         await pool.until_gpus(serving=2, research=6)
         assert pool.job("serve").attempt == 1
-        assert not pool.facts(JobRequeued, job="serve")
+        assert not pool.facts(decisions.JobRequeued, job="serve")
         pool.assert_started_once(*training)
         await pool.verify()
 
@@ -230,7 +222,7 @@ async def test_four_projects_borrow_by_weight_and_are_reclaimed(shared: System) 
 
         pool.let_finish("green-gang")
         await pool.until_gpus(red=10, blue=6, green=0)
-        assert all(decided.action == "reclaim" for decided in pool.facts(PreemptionDecided))
+        assert all(decided.action == "reclaim" for decided in pool.facts(decisions.PreemptionDecided))
         pool.assert_started_once(*(f"{name}-{number}" for name in ("red", "blue") for number in range(16)))
         await pool.verify()
 
@@ -250,7 +242,7 @@ async def test_a_gang_without_gpus_preempts_both_low_priority_jobs(shared: Syste
         await pool.until_running("low-1", "low-2")
 
         await pool.submit("gang", pool.until_signalled(), gpus=0, cpus=3, tasks=2, kind="high")
-        decided = await pool.record(PreemptionDecided)
+        decided = await pool.record(decisions.PreemptionDecided)
         assert {choice.job for choice in decided.victims} == {"low-1", "low-2"}
         assert sorted(share.tasks for share in decided.placement) == ["0", "1"]
         assert len({share.node for share in decided.placement}) == 2
@@ -269,11 +261,11 @@ async def test_nothing_is_evicted_where_only_one_task_of_a_gang_could_fit(shared
         await pool.until_running("fixed", "low")
 
         await pool.submit("gang", gpus=0, cpus=3, tasks=2, kind="high")
-        refused = await pool.record(PreemptionRefused)
+        refused = await pool.record(decisions.PreemptionRefused)
         assert refused.reason == "impossible"
         assert "'fixed', which is not preemptible" in refused.would_need
         assert pool.running("fixed", "low")
-        assert not pool.facts(PreemptionDecided)
+        assert not pool.facts(decisions.PreemptionDecided)
         await pool.verify()
 
 
@@ -302,7 +294,7 @@ async def test_at_most_two_half_gpus_are_allocated_on_a_device(shared: System) -
         await pool.until_running("whole")
         released = await pool.record(TaskReleased, job=halves[0])
         assert len(released.after) == 1
-        assert (await pool.record(JobEnded, job=halves[0])).outcome == "succeeded"
+        assert (await pool.record(decisions.JobEnded, job=halves[0])).outcome == "succeeded"
         await pool.verify()
 
 

@@ -12,15 +12,8 @@ from tests.kits.criu import criu_program, kill_criu, needs_criu, paused_criu
 from tests.kits.saving_node import SECOND, World
 from tests.kits.waiting import until
 
+from bailiff_bus.messages import reports
 from bailiff_bus.messages.commands import SnapshotRef
-from bailiff_bus.messages.reports import (
-    EvictionStageReport,
-    TaskExitedReport,
-    TaskReleasedReport,
-    TaskRestoredReport,
-    TaskRestoreFailedReport,
-    TaskStartedReport,
-)
 from bailiff_node_agent.runtime import criu_requests
 
 pytestmark = [pytest.mark.slow, needs_criu]
@@ -65,7 +58,7 @@ async def stored(world: World) -> SnapshotRef:
 
 
 def ref(world: World) -> SnapshotRef:
-    [said] = [each for each in world.of(EvictionStageReport) if each.stage == "stored"]
+    [said] = [each for each in world.of(reports.EvictionStageReport) if each.stage == "stored"]
     return SnapshotRef(attempt=0, driver=said.driver, sha256=said.sha256, bytes=said.bytes)
 
 
@@ -78,9 +71,9 @@ async def test_it_stands_still_until_all_are_frozen_and_stays_until_all_are_stor
     before = moves(world)
     await world.step("dump")
     await until_stage(world, "stored")
-    assert (world.of(TaskExitedReport), moves(world)) == ([], before)
+    assert (world.of(reports.TaskExitedReport), moves(world)) == ([], before)
     await world.step("end")
-    assert (await world.seen(TaskExitedReport)).exit_code == -9
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == -9
     assert (world.stages(), moves(world)) == (["noticed", "frozen", "dumped", "stored"], before)
 
 
@@ -88,16 +81,16 @@ async def test_it_stands_still_until_all_are_frozen_and_stays_until_all_are_stor
 async def test_it_goes_on_to_term_where_another_task_is_not_saved(world: World, until_it_is: str) -> None:
     await (frozen(world) if until_it_is == "frozen" else stored(world))
     await world.step("thaw")
-    assert (await world.seen(TaskExitedReport)).exit_code == 3
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == 3
     assert world.stages()[-2:] == ["save_failed", "term_sent"]
-    assert world.of(EvictionStageReport)[-2].reason == "another task of its gang is not saved"
+    assert world.of(reports.EvictionStageReport)[-2].reason == "another task of its gang is not saved"
     assert "had TERM" in world.output(0)
 
 
 async def test_nobody_waits_longer_than_half_of_the_time_for_a_gang_that_is_not_frozen(world: World) -> None:
     await frozen(world, grace=4 * SECOND)
-    assert (await world.seen(TaskExitedReport)).exit_code == 3, "it had TERM with what was left"
-    assert world.of(EvictionStageReport)[-2].reason == "not all tasks of its gang were frozen in time"
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == 3, "it had TERM with what was left"
+    assert world.of(reports.EvictionStageReport)[-2].reason == "not all tasks of its gang were frozen in time"
 
 
 @pytest.mark.parametrize("until_it_is", ["frozen", "stored"])
@@ -110,7 +103,7 @@ async def test_an_agent_that_is_killed_meanwhile_goes_on_when_it_is_back(world: 
         await world.step("dump")
         await until_stage(world, "stored")
     await world.step("end")
-    assert (await world.seen(TaskExitedReport)).exit_code == -9
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == -9
     assert moves(world) == before
 
 
@@ -126,9 +119,9 @@ async def test_an_agent_that_stays_away_leaves_nothing_frozen(world: World) -> N
 async def restored_and_waits(world: World) -> None:
     await stored(world)
     await world.step("end")
-    await world.seen(TaskReleasedReport)
+    await world.seen(reports.TaskReleasedReport)
     await world.starts("print('started anew')", 1, ref(world), **GANG)
-    assert (await world.seen(TaskRestoredReport)).waits
+    assert (await world.seen(reports.TaskRestoredReport)).waits
     world.go()
 
 
@@ -137,12 +130,12 @@ async def test_a_restored_task_stands_still_until_its_gang_continues(world: Worl
     before = moves(world)
     await world.agent_dies()
     await world.agent_starts()
-    assert (await world.seen(TaskRestoredReport, 2)).waits, "the next agent says it again"
+    assert (await world.seen(reports.TaskRestoredReport, 2)).waits, "the next agent says it again"
     assert (world.output(1), moves(world)) == ("", before)
     for _ in range(2):
         await world.step("continue", 1)
-    assert not (await world.seen(TaskRestoredReport, 3)).waits
-    await world.seen(TaskExitedReport, 2)
+    assert not (await world.seen(reports.TaskRestoredReport, 3)).waits
+    await world.seen(reports.TaskExitedReport, 2)
     assert world.output(1) == "went on 2\n"
 
 
@@ -150,24 +143,24 @@ async def test_a_restored_task_never_runs_on_where_its_gang_starts_anew(world: W
     await restored_and_waits(world)
     for _ in range(2):
         await world.step("anew", 1)
-    failed = await world.seen(TaskRestoreFailedReport)
+    failed = await world.seen(reports.TaskRestoreFailedReport)
     assert failed.reason == "another task of its gang was not restored"
-    ended = await world.seen(TaskExitedReport, 2)
+    ended = await world.seen(reports.TaskExitedReport, 2)
     assert (ended.exit_code, world.output(1)) == (0, "started anew\n")
-    assert len(world.of(TaskStartedReport)) == 2
+    assert len(world.of(reports.TaskStartedReport)) == 2
 
 
 async def test_a_restored_task_that_is_evicted_before_its_gang_continues_ends_at_once(world: World) -> None:
     await restored_and_waits(world)
     await world.evict(1, save="job")
-    assert (await world.seen(TaskExitedReport, 2)).exit_code == -9
+    assert (await world.seen(reports.TaskExitedReport, 2)).exit_code == -9
     assert world.output(1) == ""
 
 
 async def test_a_restore_has_a_time_limit_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await stored(world)
     await world.step("end")
-    await world.seen(TaskReleasedReport)
+    await world.seen(reports.TaskReleasedReport)
     slow = world.folder / "slow-criu"
     slow.write_text(f'#!/bin/sh\n[ "$1" = restore ] && exec sleep 300\nexec {criu_program()} "$@"\n')
     slow.chmod(0o755)
@@ -176,18 +169,18 @@ async def test_a_restore_has_a_time_limit_of_its_own(world: World, monkeypatch: 
     world.criu = str(slow)
     await world.agent_starts()
     await world.starts("print('started anew')", 1, ref(world), **GANG)
-    assert (await world.seen(TaskRestoreFailedReport)).reason.startswith("it was not restored within")
-    await world.seen(TaskExitedReport, 2)
+    assert (await world.seen(reports.TaskRestoreFailedReport)).reason.startswith("it was not restored within")
+    await world.seen(reports.TaskExitedReport, 2)
     assert world.output(1) == "started anew\n"
 
 
 @pytest.mark.parametrize("when", ["frozen", "stored", "restored"])
 async def test_with_its_supervisor_a_task_ends_however_far_its_gang_is(world: World, when: str) -> None:
     await {"frozen": frozen, "stored": stored, "restored": restored_and_waits}[when](world)
-    before, ended = moves(world), len(world.of(TaskExitedReport))
+    before, ended = moves(world), len(world.of(reports.TaskExitedReport))
     [running] = (path for path in world.folder.glob("tasks/*/running.json") if not (path.parent / "exit.json").exists())
     os.kill(json.loads(running.read_text())["supervisor_pid"], signal.SIGKILL)
-    exited = await world.seen(TaskExitedReport, ended + 1)
+    exited = await world.seen(reports.TaskExitedReport, ended + 1)
     assert exited.unobserved
     assert (moves(world), world.output(1)) == (before, "")
 
@@ -200,7 +193,7 @@ async def test_a_killed_criu_ends_the_task_and_its_gang_is_told_so(world: World)
     await world.step("dump")
     await until(lambda: (world.folder / "frozen").exists())
     kill_criu(world.images()[0])
-    assert (await world.seen(TaskExitedReport)).exit_code == -9
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == -9
     assert world.stages()[-2:] == ["save_failed", "kill_sent"]
     assert "had TERM" not in world.output(0)
 
@@ -253,4 +246,4 @@ async def test_an_eviction_ends_the_wait_of_a_frozen_task_and_saves_it_itself(wo
     await until_stage(world, "stored")
     assert moves(world) == before
     await world.step("end")
-    assert (await world.seen(TaskExitedReport)).exit_code == -9
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == -9

@@ -15,17 +15,8 @@ from tests.kits.saving_node import SECOND, WAITS, World
 from tests.kits.small_disk import SmallDisk
 from tests.kits.waiting import until
 
+from bailiff_bus.messages import reports
 from bailiff_bus.messages.commands import RemoveSnapshots, TaskSnapshot
-from bailiff_bus.messages.reports import (
-    EvictionStageReport,
-    NodeInventory,
-    TaskCancelEvictionRefusedReport,
-    TaskExitedReport,
-    TaskReleasedReport,
-    TaskRestoredReport,
-    TaskRestoreFailedReport,
-    TaskStartedReport,
-)
 from bailiff_node_agent.settings import SNAPSHOTS
 from bailiff_node_agent.snapshots import Criu
 
@@ -50,19 +41,19 @@ async def test_a_job_that_knows_nothing_is_saved_and_goes_on_in_its_next_attempt
     await world.evict()
     snapshot = await world.stored()
     assert world.stages() == ["noticed", "frozen", "dumped", "stored"]
-    [exited] = world.of(TaskExitedReport)
+    [exited] = world.of(reports.TaskExitedReport)
     assert (exited.exit_code, world.output(0)) == (-signal.SIGKILL, "ready\n")  # it had no TERM
-    dumped = world.of(EvictionStageReport)[2]
+    dumped = world.of(reports.EvictionStageReport)[2]
     assert dumped.bytes > 1 << 20
     await world.starts("print('started anew')", 1, snapshot)
-    restored = await world.seen(TaskRestoredReport)
+    restored = await world.seen(reports.TaskRestoredReport)
     assert (restored.from_attempt, restored.driver, restored.bytes) == (0, "criu", snapshot.bytes)
     assert restored.verified > 0
     assert restored.restored > 0
     world.go()
-    ended = await world.seen(TaskExitedReport, 2)
+    ended = await world.seen(reports.TaskExitedReport, 2)
     assert (ended.exit_code, world.output(1)) == (0, "went on 2\n")
-    await world.seen(TaskReleasedReport, 2)
+    await world.seen(reports.TaskReleasedReport, 2)
     assert world.images() == []  # it has ended well: nobody needs them
 
 
@@ -73,7 +64,7 @@ async def test_of_two_snapshots_only_the_newer_one_is_kept(world: World) -> None
     world.go()
     await until(lambda: "ready" in world.output(1))
     await world.evict(1)
-    await world.seen(TaskReleasedReport, 2)
+    await world.seen(reports.TaskReleasedReport, 2)
     assert [each.parent.name for each in world.images()] == ["attempt-0001"]
 
 
@@ -91,17 +82,17 @@ async def test_that_of_a_job_that_has_ended_is_removed_and_no_other_in_its_place
 async def test_what_cannot_be_saved_is_told_and_has_term_with_what_is_left(world: World) -> None:
     await world.starts_and_is_ready(HELD + WAITS)
     await world.evict()
-    exited = await world.seen(TaskExitedReport)
+    exited = await world.seen(reports.TaskExitedReport)
     assert world.stages() == ["noticed", "frozen", "save_failed", "term_sent"]
-    assert world.of(EvictionStageReport)[2].reason.startswith("it has an open TCP connection")
+    assert world.of(reports.EvictionStageReport)[2].reason.startswith("it has an open TCP connection")
     assert (exited.exit_code, "had TERM" in world.output(0)) == (3, True)
 
 
 async def test_who_was_not_started_for_it_has_term(world: World) -> None:
     await world.starts_and_is_ready(checkpoint="job")
     await world.evict()
-    assert (await world.seen(TaskExitedReport)).exit_code == 3
-    assert world.of(EvictionStageReport)[2].reason == "it was not started so that it can be saved"
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == 3
+    assert world.of(reports.EvictionStageReport)[2].reason == "it was not started so that it can be saved"
 
 
 async def test_a_node_without_criu_says_so(tmp_path: Path) -> None:
@@ -110,8 +101,8 @@ async def test_a_node_without_criu_says_so(tmp_path: Path) -> None:
     await world.agent_starts()
     await world.starts_and_is_ready()
     await world.evict()
-    assert (await world.seen(TaskExitedReport)).exit_code == 3
-    assert world.of(EvictionStageReport)[1].reason == "this node has no program that saves tasks"
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == 3
+    assert world.of(reports.EvictionStageReport)[1].reason == "this node has no program that saves tasks"
     await world.agent_dies()
 
 
@@ -119,7 +110,7 @@ async def test_a_node_without_criu_says_so(tmp_path: Path) -> None:
 async def test_without_a_snapshot_it_has_term_at_once(world: World, save: str) -> None:
     await world.starts_and_is_ready()
     await world.evict(save=save)
-    assert (await world.seen(TaskExitedReport)).exit_code == 3
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == 3
     assert (world.stages(), world.images()) == (["noticed", "term_sent"], [])
 
 
@@ -144,7 +135,7 @@ os._exit(85)
 async def test_with_auto_a_job_that_answers_its_notice_saves_itself(world: World) -> None:
     await world.starts_and_is_ready(ATTACHED + ANSWERS, checkpoint="auto")
     await world.evict(save="auto")
-    assert (await world.seen(TaskExitedReport)).exit_code == 85
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == 85
     assert world.stages() == ["noticed", "acknowledged"]
 
 
@@ -154,7 +145,7 @@ async def test_with_auto_a_job_that_does_not_answer_is_saved_when_term_is_due(wo
     await world.starts_and_is_ready(ATTACHED + closes + WAITS, checkpoint="auto")
     await world.evict(save="auto", term_after=SECOND)
     await world.stored()
-    noticed, frozen, *_ = world.of(EvictionStageReport)
+    noticed, frozen, *_ = world.of(reports.EvictionStageReport)
     assert (noticed.attached, noticed.term_after) == (True, SECOND)
     assert frozen.elapsed >= SECOND
     assert "had TERM" not in world.output(0)
@@ -175,13 +166,15 @@ async def test_a_snapshot_that_was_tampered_with_is_not_restored_and_the_job_sta
     with pages.open("r+b") as file:
         file.write(b"\0\1\2\3")
     await world.starts("print('started anew')", 1, snapshot)
-    failed = await world.seen(TaskRestoreFailedReport)
+    failed = await world.seen(reports.TaskRestoreFailedReport)
     assert (failed.from_attempt, failed.driver, failed.reason) == (0, "criu", f"{pages.name} was changed")
-    await world.seen(TaskExitedReport, 2)
+    await world.seen(reports.TaskExitedReport, 2)
     assert world.output(1) == "started anew\n"
-    assert [type(each) for each in world.sent if isinstance(each, TaskStartedReport | TaskRestoreFailedReport)][1:] == [
-        TaskStartedReport,
-        TaskRestoreFailedReport,
+    assert [type(each) for each in world.sent if isinstance(each, reports.TaskStartedReport | reports.TaskRestoreFailedReport)][
+        1:
+    ] == [
+        reports.TaskStartedReport,
+        reports.TaskRestoreFailedReport,
     ]
 
 
@@ -191,7 +184,7 @@ async def test_another_cpu_does_not_restore_it(world: World) -> None:
     snapshot = await world.stored()
     world.agent.context.cpu_features = "0" * 64
     await world.starts("print('started anew')", 1, snapshot)
-    failed = await world.seen(TaskRestoreFailedReport)
+    failed = await world.seen(reports.TaskRestoreFailedReport)
     assert failed.reason == "this node's CPU has other features than the one on which it was saved"
 
 
@@ -201,11 +194,11 @@ async def test_a_disk_that_is_full_is_told_and_the_job_goes_on_to_term(world: Wo
         await world.starts_and_is_ready()
         with disk.full():
             await world.evict()
-            assert (await world.seen(TaskExitedReport)).exit_code == 3
+            assert (await world.seen(reports.TaskExitedReport)).exit_code == 3
     finally:
         disk.close()
     assert world.stages()[-2:] == ["save_failed", "term_sent"]
-    reason = next(each.reason for each in world.of(EvictionStageReport) if each.stage == "save_failed")
+    reason = next(each.reason for each in world.of(reports.EvictionStageReport) if each.stage == "save_failed")
     assert "No space left" in reason or "disk is full" in reason
 
 
@@ -234,9 +227,9 @@ async def test_an_agent_that_is_killed_meanwhile_goes_on_with_it_when_it_is_back
     snapshot = await world.stored()
     assert world.stages() == ["noticed", "frozen", "dumped", "stored"]
     await world.starts("", 1, snapshot)
-    await world.seen(TaskRestoredReport)
+    await world.seen(reports.TaskRestoredReport)
     world.go()
-    await world.seen(TaskExitedReport, 2)
+    await world.seen(reports.TaskExitedReport, 2)
     assert world.output(1) == "went on 2\n"
 
 
@@ -269,7 +262,7 @@ async def test_a_killed_criu_ends_the_task(world: World) -> None:
     """Nobody knows what it has left of it."""
     await saving(world)
     kill_criu(world.images()[0])
-    exited = await world.seen(TaskExitedReport)
+    exited = await world.seen(reports.TaskExitedReport)
     assert (exited.exit_code, world.stages()) == (-9, ["noticed", "frozen", "save_failed", "kill_sent"])
     assert "had TERM" not in world.output(0)
 
@@ -280,7 +273,7 @@ async def test_a_save_that_takes_too_long_ends_with_the_deadline(world: World) -
     await world.agent_starts()
     await world.starts_and_is_ready()
     await world.evict(grace=2 * SECOND)
-    exited = await world.seen(TaskExitedReport)
+    exited = await world.seen(reports.TaskExitedReport)
     assert exited.exit_code == -9
     assert (world.stages()[2], world.stages()[-1]) == ("save_failed", "kill_sent")
 
@@ -288,14 +281,14 @@ async def test_a_save_that_takes_too_long_ends_with_the_deadline(world: World) -
 async def test_a_shortened_grace_holds_for_a_save_that_has_begun(world: World) -> None:
     await saving(world)
     await world.evict(grace=SECOND)
-    assert (await world.seen(TaskExitedReport)).exit_code == -9
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == -9
     assert world.stages()[-1] == "kill_sent"
 
 
 async def test_it_is_not_cancelled_once_it_has_begun(world: World) -> None:
     await saving(world)
     await world.cancel()
-    await world.seen(TaskCancelEvictionRefusedReport)
+    await world.seen(reports.TaskCancelEvictionRefusedReport)
     goes_on(world)
     await world.stored()
 
@@ -303,7 +296,7 @@ async def test_it_is_not_cancelled_once_it_has_begun(world: World) -> None:
 async def test_the_node_says_what_it_can_save(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.agent_starts(criu=Criu(criu_program(), "4.2"))
-    inventory = await world.seen(NodeInventory, 2)
+    inventory = await world.seen(reports.NodeInventory, 2)
     [offer] = inventory.snapshots
     assert (offer.driver, offer.version, offer.why_not, len(offer.cpu)) == ("criu", "4.2", "", 64)
     assert offer.bytes_per_s > 0
@@ -317,7 +310,7 @@ async def test_a_node_that_cannot_save_says_why(tmp_path: Path) -> None:
     program.chmod(0o755)
     world = World(tmp_path)
     await world.agent_starts(criu=Criu(str(program), "4.2"))
-    [offer] = (await world.seen(NodeInventory, 2)).snapshots
+    [offer] = (await world.seen(reports.NodeInventory, 2)).snapshots
     assert offer.why_not
     assert json.loads(offer.model_dump_json())["bytes_per_s"] == 0
     await world.agent_dies()
@@ -351,15 +344,15 @@ async def test_a_running_task_is_saved_and_goes_on_and_what_was_saved_is_restore
     assert world.saving_stages(order) == ["frozen", "dumped", "stored"]
     then = counted(world)
     await until(lambda: counted(world) > then + 100)
-    assert (world.output(0), world.of(TaskExitedReport)) == ("ready\n", []), "it was told nothing"
+    assert (world.output(0), world.of(reports.TaskExitedReport)) == ("ready\n", []), "it was told nothing"
     [task] = world.agent.tasks.running()
     await world.agent.context.runtimes["process"].kill(task.key)
-    await world.seen(TaskReleasedReport)
+    await world.seen(reports.TaskReleasedReport)
     lost = counted(world)
     await world.starts("print('started anew')", 1, snapshot)
-    await world.seen(TaskRestoredReport)
+    await world.seen(reports.TaskRestoredReport)
     world.go()
-    assert (await world.seen(TaskExitedReport, 2)).exit_code == 0
+    assert (await world.seen(reports.TaskExitedReport, 2)).exit_code == 0
     assert 0 < int(world.output(1).split()[1]) < lost, "it went on from where it was saved"
 
 
@@ -371,12 +364,12 @@ async def test_a_newer_one_stands_beside_the_older_until_that_is_discarded(world
     await carry_out(world.agent, RemoveSnapshots(sender="admission", **world._common(), snapshots=gone))
     await until(lambda: len(world.images()) == 1)
     await world.evict()
-    await world.seen(TaskReleasedReport)
+    await world.seen(reports.TaskReleasedReport)
     world.go()
     await world.starts("print('started anew')", 1, newer)
-    assert (await world.seen(TaskExitedReport, 2)).exit_code == 0
+    assert (await world.seen(reports.TaskExitedReport, 2)).exit_code == 0
     assert world.output(1) == "went on 2\n"
-    await world.seen(TaskReleasedReport, 2)
+    await world.seen(reports.TaskReleasedReport, 2)
     assert world.images() == [], "all of its task were removed with its end"
 
 
@@ -388,7 +381,7 @@ async def test_what_cannot_be_saved_while_it_runs_goes_on(world: World) -> None:
     assert world.why_not_saved().startswith("it has an open TCP connection")
     assert world.images() == []
     world.go()
-    assert (await world.seen(TaskExitedReport)).exit_code == 0
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == 0
 
 
 async def test_a_full_disk_is_told_and_the_task_goes_on(world: World, tmp_path: Path) -> None:
@@ -398,7 +391,7 @@ async def test_a_full_disk_is_told_and_the_task_goes_on(world: World, tmp_path: 
         with disk.full():
             await world.saved(await world.save(), "save_failed")
         world.go()
-        assert (await world.seen(TaskExitedReport)).exit_code == 0
+        assert (await world.seen(reports.TaskExitedReport)).exit_code == 0
     finally:
         disk.close()
     assert "No space left" in world.why_not_saved() or "disk is full" in world.why_not_saved()
@@ -426,7 +419,7 @@ async def test_an_agent_that_dies_meanwhile_leaves_the_task_running_and_the_next
     await world.saved(await world.save())
     assert len(world.images()) == 1, "what the first one has left was removed"
     world.go()
-    assert (await world.seen(TaskExitedReport)).exit_code == 0
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == 0
 
 
 async def test_an_order_that_is_repeated_is_carried_out_once(world: World) -> None:
@@ -442,7 +435,7 @@ async def test_an_order_that_is_repeated_is_carried_out_once(world: World) -> No
 async def test_a_killed_criu_ends_a_task_that_was_to_go_on(world: World) -> None:
     order = await running_and_saving(world)
     kill_criu(world.images()[0])
-    assert (await world.seen(TaskExitedReport)).exit_code == -9
+    assert (await world.seen(reports.TaskExitedReport)).exit_code == -9
     assert world.saving_stages(order) == ["frozen", "save_failed"]
 
 
@@ -455,7 +448,7 @@ async def test_an_eviction_meanwhile_saves_the_task_after_it(world: World) -> No
     assert "stored" in world.saving_stages(order)
     world.go()
     await world.starts("print('started anew')", 1, snapshot)
-    assert (await world.seen(TaskExitedReport, 2)).exit_code == 0
+    assert (await world.seen(reports.TaskExitedReport, 2)).exit_code == 0
     assert world.output(1) == "went on 2\n"
 
 
@@ -472,10 +465,10 @@ async def test_an_eviction_that_cannot_save_it_leaves_the_snapshot_from_while_it
     (world.folder / "work/hold").touch()
     await until(lambda: "held" in world.output(0))
     await world.evict()
-    await world.seen(TaskReleasedReport)
+    await world.seen(reports.TaskReleasedReport)
     assert "save_failed" in world.stages()
     await world.starts("print('started anew')", 1, snapshot)
-    await world.seen(TaskRestoredReport)
+    await world.seen(reports.TaskRestoredReport)
     world.go()
-    await world.seen(TaskExitedReport, 2)
+    await world.seen(reports.TaskExitedReport, 2)
     assert world.output(1) == "held\nready\nwent on 2\n"

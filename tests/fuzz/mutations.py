@@ -13,46 +13,9 @@ from typing import Any
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.messages.commands import (
-    CancelEviction,
-    CheckpointAtStep,
-    Evict,
-    Fence,
-    RecordRef,
-    RemoveSnapshots,
-    SaveTasks,
-    SendInventory,
-    SnapshotStep,
-    StartTask,
-    TaskAssignment,
-    TaskSnapshot,
-)
-from bailiff_bus.messages.devices import (
-    ClearDevice,
-    DeviceClearedReport,
-    DeviceHealthyReport,
-    DeviceQuarantinedReport,
-    DeviceUnhealthyReport,
-    ShareExceededReport,
-    TaskIdleReport,
-)
+from bailiff_bus.messages import commands, devices, reports
 from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_bus.messages.proposals import ProposalBatch
-from bailiff_bus.messages.reports import (
-    EvictionStageReport,
-    NodeHeartbeat,
-    NodeInventory,
-    QuarantinedDevice,
-    SnapshotStageReport,
-    TaskCancelEvictionRefusedReport,
-    TaskEvictionCancelledReport,
-    TaskExitedReport,
-    TaskProgressReport,
-    TaskReleasedReport,
-    TaskResumedReport,
-    TaskStartedReport,
-    TaskStartRefusedReport,
-)
 from bailiff_bus.port import Headers
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -61,18 +24,8 @@ from bailiff_core.model.message import MessageBody
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.proposal import Proposal, VictimChoice
+from bailiff_core.records import job_requests
 from bailiff_core.records.facts import Checkpoint, DeviceReading
-from bailiff_core.records.job_requests import (
-    CancelJob,
-    CheckpointJob,
-    EvictJob,
-    MigrateJob,
-    PauseJob,
-    ResumeJob,
-    ScaleJob,
-    SetPriorityClass,
-    SubmitJob,
-)
 from bailiff_core.records.node_requests import ClearQuarantine, DrainNode, ReplaceNode, ReturnNode, UndrainNode
 from bailiff_core.records.pool_requests import AcceptTruncation, ApplyPolicy
 from bailiff_log.signatures import sign
@@ -107,7 +60,7 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
         **name,
         "sender": "executor",
         "sender_epoch": 1,
-        "ordered_by": RecordRef(epoch=1, seq=3),
+        "ordered_by": commands.RecordRef(epoch=1, seq=3),
         "job": "unknown",
         "attempt": 1,
     }
@@ -117,9 +70,12 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
     )
     choice = VictimChoice(job="unknown", attempt=1, priority=50, gpus=1, lost_gpu_ms=0)
     answer = Proposal(request=5, job="unknown", victims=(choice,), placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
-    start = StartTask(
+    start = commands.StartTask(
         **{**ordered, "sender": "admission"},
-        tasks=(TaskAssignment(task=0, cpu_milli=10, memory_bytes=GIB), TaskAssignment(task=1, devices=("GPU-unknown",))),
+        tasks=(
+            commands.TaskAssignment(task=0, cpu_milli=10, memory_bytes=GIB),
+            commands.TaskAssignment(task=1, devices=("GPU-unknown",)),
+        ),
         spec=spec,
         grace=1_000_000,
         master_node=node,
@@ -128,18 +84,18 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
     reading = DeviceReading(device="GPU-unknown", memory_used=GIB, processes=1)
     saved = Checkpoint(step=1, bytes=1, duration=1, sha256="0" * 64)
     ghost = {**name, "node": "ghost", "incarnation": "f" * 32, "number": 0}
-    ended = TaskSnapshot(job="no-such-job", attempt=1, task=0, sha256="0" * 64)
+    ended = commands.TaskSnapshot(job="no-such-job", attempt=1, task=0, sha256="0" * 64)
     by_topic: dict[str, tuple[MessageBody, ...]] = {
         topics.REQUESTS.name: (
-            SubmitJob(demand=JobDemand(job="unknown", tasks=(group,), labels={"a": "b"}), spec=spec),
-            CancelJob(job="unknown", reason="no"),
-            ScaleJob(job="unknown", tasks=2, min_tasks=1),
-            SetPriorityClass(job="unknown", priority_class="train"),
-            EvictJob(job="unknown", reason="no"),
-            PauseJob(job="unknown", reason="no"),
-            ResumeJob(job="unknown"),
-            CheckpointJob(job="unknown", reason="no"),
-            MigrateJob(job="unknown", node="unknown", reason="no"),
+            job_requests.SubmitJob(demand=JobDemand(job="unknown", tasks=(group,), labels={"a": "b"}), spec=spec),
+            job_requests.CancelJob(job="unknown", reason="no"),
+            job_requests.ScaleJob(job="unknown", tasks=2, min_tasks=1),
+            job_requests.SetPriorityClass(job="unknown", priority_class="train"),
+            job_requests.EvictJob(job="unknown", reason="no"),
+            job_requests.PauseJob(job="unknown", reason="no"),
+            job_requests.ResumeJob(job="unknown"),
+            job_requests.CheckpointJob(job="unknown", reason="no"),
+            job_requests.MigrateJob(job="unknown", node="unknown", reason="no"),
             DrainNode(node="unknown", mode="quick", deadline=1_000_000, reason="no"),
             UndrainNode(node="unknown"),
             ApplyPolicy(policy=DEFAULT_POLICY, expected_revision=1),
@@ -154,39 +110,39 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             AbandonPreemption(preemption=3, reason="no"),
         ),
         topics.NODE_REPORTS.name: (
-            NodeHeartbeat(**name, number=0),
-            NodeInventory(**ghost, machine_id="m", boot_id="b", release="0", cpu_milli=1000, memory_bytes=GIB),
-            TaskStartedReport(**at),
-            TaskStartRefusedReport(**at, reason="no"),
-            EvictionStageReport(**at, stage="noticed"),
-            SnapshotStageReport(**at, stage="stored", driver="criu", bytes=1, sha256="0" * 64),
-            EvictionStageReport(**at, stage="checkpoint_committed", checkpoint=saved),
-            TaskProgressReport(**at, step=1, total_steps=2, step_rate_milli=1000, checkpoint=saved, checkpoint_age=1),
-            TaskResumedReport(**at, step=1, from_attempt=0),
-            TaskExitedReport(**at, exit_code=0),
-            TaskReleasedReport(**at),
-            TaskEvictionCancelledReport(**at),
-            TaskCancelEvictionRefusedReport(**at),
-            ShareExceededReport(**at, device="GPU-unknown", used_bytes=2, share_bytes=1),
-            TaskIdleReport(**at, duration=60_000_000),
-            DeviceQuarantinedReport(
-                **about, quarantine=QuarantinedDevice(device="GPU-unknown", reason="foreign", reading=reading)
+            reports.NodeHeartbeat(**name, number=0),
+            reports.NodeInventory(**ghost, machine_id="m", boot_id="b", release="0", cpu_milli=1000, memory_bytes=GIB),
+            reports.TaskStartedReport(**at),
+            reports.TaskStartRefusedReport(**at, reason="no"),
+            reports.EvictionStageReport(**at, stage="noticed"),
+            reports.SnapshotStageReport(**at, stage="stored", driver="criu", bytes=1, sha256="0" * 64),
+            reports.EvictionStageReport(**at, stage="checkpoint_committed", checkpoint=saved),
+            reports.TaskProgressReport(**at, step=1, total_steps=2, step_rate_milli=1000, checkpoint=saved, checkpoint_age=1),
+            reports.TaskResumedReport(**at, step=1, from_attempt=0),
+            reports.TaskExitedReport(**at, exit_code=0),
+            reports.TaskReleasedReport(**at),
+            reports.TaskEvictionCancelledReport(**at),
+            reports.TaskCancelEvictionRefusedReport(**at),
+            devices.ShareExceededReport(**at, device="GPU-unknown", used_bytes=2, share_bytes=1),
+            devices.TaskIdleReport(**at, duration=60_000_000),
+            devices.DeviceQuarantinedReport(
+                **about, quarantine=reports.QuarantinedDevice(device="GPU-unknown", reason="foreign", reading=reading)
             ),
-            DeviceClearedReport(**about, reading=reading),
-            DeviceUnhealthyReport(**about, reason="xid", code=79),
-            DeviceHealthyReport(**about),
+            devices.DeviceClearedReport(**about, reading=reading),
+            devices.DeviceUnhealthyReport(**about, reason="xid", code=79),
+            devices.DeviceHealthyReport(**about),
         ),
         topics.NODE_COMMANDS.name: (
-            Fence(**name, sender="admission", sender_epoch=1),
-            SendInventory(**name, sender="admission", sender_epoch=1),
-            RemoveSnapshots(**name, sender="admission", sender_epoch=1, snapshots=(ended,)),
+            commands.Fence(**name, sender="admission", sender_epoch=1),
+            commands.SendInventory(**name, sender="admission", sender_epoch=1),
+            commands.RemoveSnapshots(**name, sender="admission", sender_epoch=1, snapshots=(ended,)),
             start,
-            Evict(**ordered, tasks=(0,), grace=0, cause="preemption"),
-            CheckpointAtStep(**ordered, tasks=(0,), step=1),
-            SnapshotStep(**ordered, tasks=(0,), step="end"),
-            SaveTasks(**ordered, tasks=(0,)),
-            CancelEviction(**ordered, tasks=(0,)),
-            ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-unknown", requested_by=1),
+            commands.Evict(**ordered, tasks=(0,), grace=0, cause="preemption"),
+            commands.CheckpointAtStep(**ordered, tasks=(0,), step=1),
+            commands.SnapshotStep(**ordered, tasks=(0,), step="end"),
+            commands.SaveTasks(**ordered, tasks=(0,)),
+            commands.CancelEviction(**ordered, tasks=(0,)),
+            devices.ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-unknown", requested_by=1),
         ),
     }
     return [Valid(topic, body) for topic, bodies in by_topic.items() for body in bodies]
@@ -295,7 +251,13 @@ def _odd(rng: Random) -> object:
 
 def _other_type(rng: Random, kind: str) -> str:
     stem = kind.rpartition(".")[0]
-    others = (SubmitJob.TYPE, NodeHeartbeat.TYPE, ProposalBatch.TYPE, Evict.TYPE, "bailiff.audit.JobPlaced.v1")
+    others = (
+        job_requests.SubmitJob.TYPE,
+        reports.NodeHeartbeat.TYPE,
+        ProposalBatch.TYPE,
+        commands.Evict.TYPE,
+        "bailiff.audit.JobPlaced.v1",
+    )
     return rng.choice((f"{stem}.v2", f"{stem}.v99999", stem, f"{kind}.v1", kind.lower(), "", *others))
 
 

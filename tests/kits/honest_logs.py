@@ -8,26 +8,7 @@ from tests.unit.bus.virtual_time import run
 
 from bailiff_bus import topics
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.records import Record, Wire, decode
-from bailiff_core.records.facts import (
-    ApplyPolicy,
-    AttachJob,
-    CancelJob,
-    ChangeRootKey,
-    ClearQuarantine,
-    DrainNode,
-    EnrolNode,
-    EvictJob,
-    MigrateJob,
-    PauseJob,
-    ReadJobSpec,
-    ResumeJob,
-    ReturnNode,
-    RevokeKey,
-    ScaleJob,
-    SetPriorityClass,
-    UndrainNode,
-)
+from bailiff_core.records import Record, Wire, decode, facts
 from bailiff_core.records.request import RequestBody
 from bailiff_log.credentials import Credentials
 from bailiff_log.enrolment import EnrolmentToken
@@ -47,27 +28,27 @@ async def tell(pool: SignedPool) -> None:
         pool.request(body, key)
         await pool.until("all requests are answered", lambda _: answers(pool) == len(pool.messages(topics.REQUESTS.name)))
 
-    await ask(ApplyPolicy(policy=POLICY, reason="begin"), pool.root)
+    await ask(facts.ApplyPolicy(policy=POLICY, reason="begin"), pool.root)
     pool.submit("low", kind="train", key=ADA, BAILIFF_SIM_CHECKPOINTS="10:0.1")
     await pool.until_running("low")
     pool.submit("high", kind="inference", key=ADA)
     await pool.until_running("high")
-    await ask(AttachJob(job="high", task=0, client_certificate="A" * 400))
+    await ask(facts.AttachJob(job="high", task=0, client_certificate="A" * 400))
     await pool.until("the agent answers", lambda _: records_of(pool, "AttachEnded"))
-    await ask(EvictJob(job="high", reason="room"))
-    await ask(PauseJob(job="high", reason="later"))
+    await ask(facts.EvictJob(job="high", reason="room"))
+    await ask(facts.PauseJob(job="high", reason="later"))
     await pool.until("it is paused", lambda state: state.jobs["high"].phase == "paused")
-    await ask(ReadJobSpec(job="high", encryption_key=key_id(ADA)))
-    await ask(SetPriorityClass(job="high", priority_class="train"))
-    await ask(ScaleJob(job="high", tasks=1))
+    await ask(facts.ReadJobSpec(job="high", encryption_key=key_id(ADA)))
+    await ask(facts.SetPriorityClass(job="high", priority_class="train"))
+    await ask(facts.ScaleJob(job="high", tasks=1))
     await pool.until_running("low")
     inventory = pool.machines["n1"].inventory
     device = inventory.list()[0].id
     inventory.fail(device, xid=79)
     await pool.until("a GPU is unhealthy", lambda _: records_of(pool, "DeviceUnhealthy"))
     inventory.fail(device)
-    await ask(ClearQuarantine(node="n1", device=device, reason="replaced"))
-    await ask(EnrolNode(node="n2", token_key=key_id(TOKEN), expires=pool.now() + HOUR))
+    await ask(facts.ClearQuarantine(node="n1", device=device, reason="replaced"))
+    await ask(facts.EnrolNode(node="n2", token_key=key_id(TOKEN), expires=pool.now() + HOUR))
     pool.start_agent("n2", "nodes-2", token=EnrolmentToken(TOKEN, key_id(pool.root)).text())
     await pool.until("n2 has joined", lambda state: "n2" in state.node_numbers)
     pool.start_agent("n3", "nodes-3", token=EnrolmentToken(EVE, key_id(pool.root)).text())
@@ -76,22 +57,22 @@ async def tell(pool: SignedPool) -> None:
     pool.submit("unsigned", gpus=1)
     await pool.until_running("small")
     on = pool.state.nodes[pool.state.jobs["small"].tasks[0].node].name
-    await ask(MigrateJob(job="small", node="n2" if on == "n1" else "n1"))
-    await ask(DrainNode(node="n1", reason="repair"))
-    await ask(DrainNode(node="n9"))
-    await ask(CancelJob(job="nothing"), None)
-    await ask(UndrainNode(node="n1"))
-    await ask(RevokeKey(key=key_id(EVE), reason="lost"))
-    await ask(ResumeJob(job="high"))
+    await ask(facts.MigrateJob(job="small", node="n2" if on == "n1" else "n1"))
+    await ask(facts.DrainNode(node="n1", reason="repair"))
+    await ask(facts.DrainNode(node="n9"))
+    await ask(facts.CancelJob(job="nothing"), None)
+    await ask(facts.UndrainNode(node="n1"))
+    await ask(facts.RevokeKey(key=key_id(EVE), reason="lost"))
+    await ask(facts.ResumeJob(job="high"))
     await pool.stop("agent-n2")
     await pool.until("n2 is silent", lambda _: records_of(pool, "NodeUnreachable") + records_of(pool, "NodesSilent"))
-    await ask(ReturnNode())
+    await ask(facts.ReturnNode())
     await pool.stop("admission")
     pool.start_admission(name="another")
     await pool.until("another writer writes", lambda state: state.epoch == 2)
     for job in ("low", "high", "small", "unsigned"):
-        await ask(CancelJob(job=job, reason="end"))
-    await ask(ChangeRootKey(change=change_root_key(pool.root, pool.state.identity, new_private_key())), pool.root)
+        await ask(facts.CancelJob(job=job, reason="end"))
+    await ask(facts.ChangeRootKey(change=change_root_key(pool.root, pool.state.identity, new_private_key())), pool.root)
 
 
 def written(pool: SignedPool) -> list[Record]:

@@ -24,18 +24,7 @@ from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.quota.quota_checks import over_bounds
-from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
-from bailiff_core.records.decisions import (
-    EvictionDecided,
-    JobEnded,
-    JobGrown,
-    JobPlaced,
-    JobRequeued,
-    JobStarting,
-    MigrationDecided,
-    PreemptionDecided,
-    PreemptionRequested,
-)
+from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decisions, decode
 from bailiff_core.records.facts import EvictionStageReached, EvictionStarted, JobSubmitted, WriterStarted
 from bailiff_core.records.log_keys import SignatureCheck
 from bailiff_core.replay import Replay
@@ -259,25 +248,25 @@ class History:
         yield from self._inputs(state, record)
         yield from _only_good_devices(state, record)
         match record.data:
-            case PreemptionRequested() as requested:
+            case decisions.PreemptionRequested() as requested:
                 self.requested[record.seq] = requested.job
-            case PreemptionDecided() as decision:
+            case decisions.PreemptionDecided() as decision:
                 yield from self._preemption(state, record, decision)
-            case EvictionDecided() | MigrationDecided() as decision:
+            case decisions.EvictionDecided() | decisions.MigrationDecided() as decision:
                 self.named.add((record.seq, decision.job, decision.attempt))
             case EvictionStarted() as begun:
                 if (begun.decided_by, begun.job, begun.attempt) not in self.named:
                     yield f"the eviction of {begun.job}, attempt {begun.attempt}, starts without a decision"
             case EvictionStageReached() as staged:
                 yield from self._stage(state, staged)
-            case JobPlaced() as placed:
+            case decisions.JobPlaced() as placed:
                 if placed.attempt != state.jobs[placed.job].attempt + 1:
                     yield f"{placed.job} goes from attempt {state.jobs[placed.job].attempt} to {placed.attempt}"
-            case JobRequeued(job=job, attempt=attempt) | JobEnded(job=job, attempt=attempt):
+            case decisions.JobRequeued(job=job, attempt=attempt) | decisions.JobEnded(job=job, attempt=attempt):
                 self.displaced.pop((job, attempt), None)
                 ended = [task for task in state.jobs[job].tasks if task.state == "released"]
                 if record.data.outcome == "failed" and ended and all(task.acknowledged for task in ended):
-                    limit = isinstance(record.data, JobEnded) and record.data.reason.startswith("it ran longer")
+                    limit = isinstance(record.data, decisions.JobEnded) and record.data.reason.startswith("it ran longer")
                     if not limit:
                         yield f"{job} acknowledged its notice, and its attempt {attempt} counts as a failure"
             case JobSubmitted() as submitted:
@@ -297,7 +286,7 @@ class History:
         for (name, attempt), seq in self.displaced.items():
             yield f"{name}, attempt {attempt}, was preempted by #{seq} and was not requeued"
 
-    def _preemption(self, state: PoolState, record: Record, decision: PreemptionDecided) -> Violations:
+    def _preemption(self, state: PoolState, record: Record, decision: decisions.PreemptionDecided) -> Violations:
         """§8.2: victims are preemptible, under preempt strictly lower or backfilled, under reclaim of others; one request."""
         preemptor = state.jobs[decision.preemptor.job]
         if self.requested.get(decision.request) != preemptor.id:
@@ -355,9 +344,13 @@ def _only_good_devices(state: PoolState, record: Record) -> Violations:
     """§8.7: no device is allocated that was not seen free, or that is unhealthy."""
     given: list[tuple[int, int]] = []
     match record.data:
-        case PreemptionDecided(placement=placement) | JobPlaced(placement=placement) | JobGrown(placement=placement):
+        case (
+            decisions.PreemptionDecided(placement=placement)
+            | decisions.JobPlaced(placement=placement)
+            | decisions.JobGrown(placement=placement)
+        ):
             given = [(share.node, sum(1 << number for number in numbers(share.devices))) for share in placement]
-        case JobStarting(job=job, tasks=tasks):
+        case decisions.JobStarting(job=job, tasks=tasks):
             chosen = numbers(tasks)
             given = [(task.node, task.devices) for task in state.jobs[job].tasks if not tasks or task.index in chosen]
     for number, devices in given:

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 
 from tests.kits.system import Watch
 
+from bailiff_core.records import facts
 from bailiff_core.records.decisions import JobEnded, JobPlaced, JobStarting, PreemptionDecided, PreemptionRequested
-from bailiff_core.records.facts import (
-    EvictionStageReached,
-    EvictionStarted,
-    JobSubmitted,
-    ProposalReceived,
-    TaskExited,
-    TaskReleased,
-    TaskStarted,
-)
 from bailiff_core.records.payload import Payload
 
 TRAINING = [f"kept-{n}" for n in range(8)]
@@ -48,21 +40,21 @@ def of_a_victim(kind: type[Payload], **expected: object) -> Shows:
 
 # The record that shows each stage.
 STAGES: dict[str, Shows] = {
-    "submitted": lambda data, story: isinstance(data, JobSubmitted) and data.demand.job == story.urgent,
+    "submitted": lambda data, story: isinstance(data, facts.JobSubmitted) and data.demand.job == story.urgent,
     "requested": of_urgent(PreemptionRequested),
-    "proposed": lambda data, _: isinstance(data, ProposalReceived),
+    "proposed": lambda data, _: isinstance(data, facts.ProposalReceived),
     "decided": lambda data, story: isinstance(data, PreemptionDecided) and data.preemptor.job == story.urgent,
-    "begun": of_a_victim(EvictionStarted),
-    "noticed": of_a_victim(EvictionStageReached, stage="noticed"),
-    "term sent": of_a_victim(EvictionStageReached, stage="term_sent"),
-    "exited": of_a_victim(TaskExited),
-    "released": of_a_victim(TaskReleased),
+    "begun": of_a_victim(facts.EvictionStarted),
+    "noticed": of_a_victim(facts.EvictionStageReached, stage="noticed"),
+    "term sent": of_a_victim(facts.EvictionStageReached, stage="term_sent"),
+    "exited": of_a_victim(facts.TaskExited),
+    "released": of_a_victim(facts.TaskReleased),
     "start ordered": of_urgent(JobStarting),
-    "urgent runs": of_urgent(TaskStarted),
-    "urgent exits": of_urgent(TaskExited),
+    "urgent runs": of_urgent(facts.TaskStarted),
+    "urgent exits": of_urgent(facts.TaskExited),
     "urgent ended": of_urgent(JobEnded),
     "victims placed again": of_a_victim(JobPlaced),
-    "victims run again": of_a_victim(TaskStarted),
+    "victims run again": of_a_victim(facts.TaskStarted),
 }
 
 
@@ -90,7 +82,7 @@ async def until_shown(pool: Watch, shows: Shows, story: Story, when_running: Cal
             assert record.data is not None
             if record.seq > story.began and shows(record.data, story):
                 return True
-            if not started_seen and of_urgent(TaskStarted)(record.data, story):
+            if not started_seen and of_urgent(facts.TaskStarted)(record.data, story):
                 started_seen = True
                 when_running()
         return False
@@ -110,7 +102,7 @@ async def ends_well(pool: Watch, story: Story) -> None:
     assert decisions, "the urgent job was placed without a decision"
     assert all(len(decision.victims) == 4 for decision in decisions[:1])
     exits = [entry.record.data for entry in pool.entries if entry.record.seq > story.began]
-    codes = {data.job: data.exit_code for data in exits if isinstance(data, TaskExited) and data.job in TRAINING}
+    codes = {data.job: data.exit_code for data in exits if isinstance(data, facts.TaskExited) and data.job in TRAINING}
     assert set(codes.values()) == {-signal.SIGTERM}, f"a victim was killed without TERM: {codes}"
     assert len(pool.facts(JobEnded, job=story.urgent)) == 1
     await pool.verify(orphans=True)

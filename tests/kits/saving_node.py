@@ -5,17 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bailiff_bus.messages.commands import (
-    CancelEviction,
-    Evict,
-    Fence,
-    RecordRef,
-    SaveTasks,
-    SnapshotRef,
-    SnapshotStep,
-    StartTask,
-    TaskAssignment,
-)
+from bailiff_bus.messages import commands
 from bailiff_bus.messages.reports import EvictionStageReport, ReportBody, SnapshotStageReport, TaskReleasedReport
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_devstack.simulated_node import SimulatedInventory
@@ -61,7 +51,7 @@ class World:
         self.agent = Agent(context, SYSTEM, Metrics(), self.collect)
         await self.agent.adopt()
         self.running = asyncio.create_task(self.agent.run())
-        await carry_out(self.agent, Fence(**self._common(), sender="admission"))
+        await carry_out(self.agent, commands.Fence(**self._common(), sender="admission"))
 
     async def agent_dies(self) -> None:
         assert self.running is not None
@@ -78,14 +68,16 @@ class World:
 
     def _about(self, attempt: int) -> dict[str, Any]:
         self.seq += 1
-        return {**self._common(), "ordered_by": RecordRef(epoch=1, seq=self.seq), "job": "job", "attempt": attempt}
+        return {**self._common(), "ordered_by": commands.RecordRef(epoch=1, seq=self.seq), "job": "job", "attempt": attempt}
 
-    async def starts(self, program: str = WAITS, attempt: int = 0, restore: SnapshotRef | None = None, **about: Any) -> None:
+    async def starts(
+        self, program: str = WAITS, attempt: int = 0, restore: commands.SnapshotRef | None = None, **about: Any
+    ) -> None:
         command = (sys.executable, "-I", "-S", "-c", PRELUDE + program)
         spec = JobSpec(command=command, working_dir=str(self.folder / "work"))
         given = {"spec": spec, "grace": SECOND, "master_node": "n1", "checkpoint": "snapshot", **about}
-        task = TaskAssignment(task=0, restore=restore)
-        await carry_out(self.agent, StartTask(sender="admission", **self._about(attempt), tasks=(task,), **given))
+        task = commands.TaskAssignment(task=0, restore=restore)
+        await carry_out(self.agent, commands.StartTask(sender="admission", **self._about(attempt), tasks=(task,), **given))
 
     async def starts_and_is_ready(self, program: str = WAITS, **about: Any) -> None:
         await self.starts(program, **about)
@@ -93,20 +85,22 @@ class World:
 
     async def evict(self, attempt: int = 0, **about: Any) -> None:
         given = {"tasks": (0,), "grace": LONG, "term_after": LONG, "cause": "preemption", "save": "snapshot", **about}
-        await carry_out(self.agent, Evict(sender="executor", **self._about(attempt), **given))
+        await carry_out(self.agent, commands.Evict(sender="executor", **self._about(attempt), **given))
 
     async def save(self, attempt: int = 0, *, again: bool = False, **about: Any) -> int:
         """It is saved while it runs, by a new order or by the last one again, whose number is returned."""
         self.seq -= again
         command = {**self._about(attempt), "tasks": (0,), **about}
-        await carry_out(self.agent, SaveTasks(sender="executor", **command))
+        await carry_out(self.agent, commands.SaveTasks(sender="executor", **command))
         return self.seq
 
-    async def saved(self, order: int, last: str = "stored") -> SnapshotRef:
+    async def saved(self, order: int, last: str = "stored") -> commands.SnapshotRef:
         """The snapshot that was taken by this order, once that has come to its last stage."""
         await until(lambda: last in self.saving_stages(order))
         said = next(each for each in self.of(SnapshotStageReport) if (each.ordered_by, each.stage) == (order, last))
-        return SnapshotRef(attempt=said.attempt, driver=said.driver, sha256=said.sha256 or "0" * 64, bytes=said.bytes or 0)
+        return commands.SnapshotRef(
+            attempt=said.attempt, driver=said.driver, sha256=said.sha256 or "0" * 64, bytes=said.bytes or 0
+        )
 
     def saving_stages(self, order: int) -> list[str]:
         return [each.stage for each in self.of(SnapshotStageReport) if each.ordered_by == order]
@@ -117,16 +111,16 @@ class World:
     async def step(self, step: str, attempt: int = 0) -> None:
         """What the executor says to a task of a gang."""
         about = {**self._about(attempt), "tasks": (0,), "step": step}
-        await carry_out(self.agent, SnapshotStep(sender="executor", **about))
+        await carry_out(self.agent, commands.SnapshotStep(sender="executor", **about))
 
     async def cancel(self) -> None:
-        await carry_out(self.agent, CancelEviction(sender="executor", **self._about(0), tasks=(0,)))
+        await carry_out(self.agent, commands.CancelEviction(sender="executor", **self._about(0), tasks=(0,)))
 
-    async def stored(self) -> SnapshotRef:
+    async def stored(self) -> commands.SnapshotRef:
         """The snapshot of the first attempt, once it has ended."""
         await self.seen(TaskReleasedReport)
         [stored] = [each for each in self.of(EvictionStageReport) if each.stage == "stored"]
-        return SnapshotRef(attempt=0, driver=stored.driver, sha256=stored.sha256, bytes=stored.bytes)
+        return commands.SnapshotRef(attempt=0, driver=stored.driver, sha256=stored.sha256, bytes=stored.bytes)
 
     async def seen(self, kind: type[Any], count: int = 1) -> Any:
         await until(lambda: len(self.of(kind)) >= count)

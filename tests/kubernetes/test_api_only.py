@@ -18,17 +18,8 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import KubernetesRules
 from bailiff_core.model.state import Node
+from bailiff_core.records import facts
 from bailiff_core.records.decisions import PreemptionDecided
-from bailiff_core.records.facts import (
-    DeviceCleared,
-    DeviceQuarantined,
-    NodeDrained,
-    NodeJoined,
-    NodeUndrained,
-    TaskExited,
-    TaskProgressed,
-    TaskReleased,
-)
 from bailiff_core.records.job_requests import EvictJob, SubmitJob
 from bailiff_core.records.node_requests import ClearQuarantine
 from bailiff_kubernetes import Api, pod_name
@@ -111,7 +102,7 @@ def pod_of(job: str, attempt: int = 1) -> str:
 async def test_many_nodes_one_process_and_every_release_says_that_only_the_api_proves_it(
     pool: Watch, kubernetes: Cluster, kubernetes_api: Api, kubernetes_namespace: str
 ) -> None:
-    joined = {fact.node: fact for fact in pool.facts(NodeJoined)}
+    joined = {fact.node: fact for fact in pool.facts(facts.NodeJoined)}
     assert {len(joined[name].devices) for name in kubernetes.fake_nodes} == {8}
     assert len({joined[name].incarnation for name in kubernetes.fake_nodes}) == len(kubernetes.fake_nodes)
     await submit(pool, "a", 8)
@@ -126,7 +117,7 @@ async def test_many_nodes_one_process_and_every_release_says_that_only_the_api_p
     # Annotations of the pod tell the last checkpoint; it is priced like a checkpoint that a job reports itself.
     note = {LAST_CHECKPOINT_STEP: "120", LAST_CHECKPOINT_TIME: datetime.now(UTC).isoformat()}
     await kubernetes_api.patch(PODS, pod_of("b"), {"metadata": {"annotations": note}}, kubernetes_namespace)
-    progress = await pool.record(TaskProgressed, job="b")
+    progress = await pool.record(facts.TaskProgressed, job="b")
     assert progress.checkpoint is not None
     assert progress.checkpoint.step == 120
 
@@ -135,7 +126,7 @@ async def test_many_nodes_one_process_and_every_release_says_that_only_the_api_p
     decided = await pool.record(PreemptionDecided)
     assert [victim.job for victim in decided.victims] == ["b"]
     await pool.until_running("serve")
-    released = await pool.record(TaskReleased, job="b")
+    released = await pool.record(facts.TaskReleased, job="b")
     assert released.evidence == "api"
     await pool.cancel("serve")
     await pool.until("b is back", lambda state: pool.running("b") and state.jobs["b"].attempt == 2)
@@ -152,9 +143,9 @@ async def test_a_pod_that_was_removed_without_a_reported_end_leaves_its_slots_in
         node = node_of(pool, job).name
         await kubernetes_api.patch(PODS, pod_of(job), {"metadata": {"finalizers": None}}, kubernetes_namespace)
         kubernetes.kubectl("delete", "pod", pod_of(job), "-n", kubernetes_namespace, "--grace-period=0", "--force")
-        exited = await pool.record(TaskExited, job=job)
+        exited = await pool.record(facts.TaskExited, job=job)
         assert exited.unobserved
-        quarantined = await pool.record(DeviceQuarantined, node=node, job=job)
+        quarantined = await pool.record(facts.DeviceQuarantined, node=node, job=job)
         assert "was removed without a reported end" in quarantined.detail
         await pool.until("its slots are out of use", lambda state: node_named(state, node).quarantined.bit_count() == 2)  # noqa: B023
         if job == "forced":  # another boot of the node proves that nothing of it runs any more
@@ -163,11 +154,11 @@ async def test_a_pod_that_was_removed_without_a_reported_end_leaves_its_slots_in
             await pool.until("they are back", lambda state: node_named(state, node).quarantined == 0)  # noqa: B023
             await pool.until("it has joined anew", lambda state: node_named(state, node).boot_id == boot)  # noqa: B023
         else:  # or an operator vouches for them
-            dirty = [fact.device for fact in pool.facts(DeviceQuarantined, node=node)][-2:]
+            dirty = [fact.device for fact in pool.facts(facts.DeviceQuarantined, node=node)][-2:]
             for device in dirty:
                 await pool.request(ClearQuarantine(node=node, device=device, reason="seen idle with nvidia-smi"))
             await pool.until("they are back", lambda state: node_named(state, node).quarantined == 0)  # noqa: B023
-            assert {fact.device for fact in pool.facts(DeviceCleared, node=node)} >= {*dirty}
+            assert {fact.device for fact in pool.facts(facts.DeviceCleared, node=node)} >= {*dirty}
         await pool.clear()
 
 
@@ -186,7 +177,7 @@ async def test_a_node_is_added_fills_with_pods_of_others_is_deleted_and_returns(
         assert node_of(pool, "mig-a").name == name
         await submit(pool, "mig-b", 0, kind="inference", gpu_milli=0, mig_profile="3g.40gb", gpu_devices=1)
         await pool.until_running("mig-b")
-        assert pool.facts(TaskReleased, job="mig-a")
+        assert pool.facts(facts.TaskReleased, job="mig-a")
         await pool.cancel("mig-a")
         await pool.cancel("mig-b")
         await pool.until("both are over", lambda state: not state.active)
@@ -203,10 +194,10 @@ async def test_a_node_is_added_fills_with_pods_of_others_is_deleted_and_returns(
         await pool.until("and the processors", lambda state: node_named(state, name).capacity.cpu_milli == 8000)
     finally:
         kubernetes.kubectl("delete", "node", name)
-    await pool.record(NodeDrained, node=name)
+    await pool.record(facts.NodeDrained, node=name)
     kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(LATE))
     try:
-        await pool.record(NodeUndrained, node=name)
+        await pool.record(facts.NodeUndrained, node=name)
         await pool.until("it is ready again", lambda state: node_named(state, name).schedulable)
     finally:
         kubernetes.kubectl("delete", "node", name)
@@ -220,10 +211,10 @@ async def test_a_pod_that_no_scheduler_binds_gives_its_room_back_with_the_schedu
         kubernetes.kubectl("patch", "node", name, "--subresource=status", "-p", '{"status":{"allocatable":{"pods":"0"}}}')
     try:
         await submit(pool, "unbound", 8)
-        exited = await pool.record(TaskExited, job="unbound")
+        exited = await pool.record(facts.TaskExited, job="unbound")
         assert f"not placed within {PLACEMENT_TIMEOUT_S} s" in exited.reason
         assert "Too many pods" in exited.reason
-        await pool.record(TaskReleased, job="unbound")
+        await pool.record(facts.TaskReleased, job="unbound")
     finally:
         for name in kubernetes.fake_nodes:
             kubernetes.kubectl("patch", "node", name, "--subresource=status", "-p", '{"status":{"allocatable":{"pods":"110"}}}')
@@ -247,7 +238,7 @@ async def test_a_disruption_budget_is_respected_until_the_end_of_the_grace_and_t
         await submit(pool, "guarded", 1, grace=3_000_000)
         await pool.until_running("guarded")
         await pool.request(EvictJob(job="guarded", reason="maintenance"))
-        exited = await pool.record(TaskExited, job="guarded")
+        exited = await pool.record(facts.TaskExited, job="guarded")
         assert "deleted at the end of its grace although its disruption budget forbade it" in exited.reason
         assert "would violate the pod's disruption budget" in exited.reason
         await pool.cancel("guarded")
@@ -258,7 +249,7 @@ async def test_a_disruption_budget_is_respected_until_the_end_of_the_grace_and_t
         await pool.request(EvictJob(job="patient", reason="maintenance"))
         await pool.until_true("the budget forbids it", lambda: budget_refused(pool, "patient"))
         kubernetes.kubectl("delete", "pdb", "all", "-n", kubernetes_namespace)
-        exited = await pool.record(TaskExited, job="patient")
+        exited = await pool.record(facts.TaskExited, job="patient")
         assert exited.reason.startswith("evicted when its disruption budget allowed it")
     finally:
         await pool.apply(POLICY)

@@ -21,17 +21,8 @@ from tests.nvml.library import Mock, library, loading, profile, start_agent
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import DeviceRules
+from bailiff_core.records import facts
 from bailiff_core.records.decisions import EvictionDecided
-from bailiff_core.records.facts import (
-    DeviceCleared,
-    DeviceClearRequested,
-    DeviceHealthy,
-    DeviceQuarantined,
-    DeviceUnhealthy,
-    NodeJoined,
-    ShareExceeded,
-    TaskReleased,
-)
 from bailiff_core.records.job_requests import SubmitJob
 from bailiff_node_agent import mps
 
@@ -65,7 +56,7 @@ async def joined(pool: Watch, mock: Mock | None, env: dict[str, str] | None = No
     """Start an agent in the pool, with this machine or with the library as it is; its process name."""
     library_env = mock.env if mock is not None else loading(library())
     agent = start_agent(pool.system, {"name": f"node-{pool.pool}", "pool": pool.pool}, library_env | (env or {}))
-    await pool.record(NodeJoined)
+    await pool.record(facts.NodeJoined)
     return agent
 
 
@@ -90,9 +81,9 @@ def device_of(pool: Watch, mock: Mock, job: str) -> int:
     return [device["uuid"] for device in mock.devices].index(environment(pool, job)["CUDA_VISIBLE_DEVICES"])
 
 
-async def released(pool: Watch, job: str) -> TaskReleased:
+async def released(pool: Watch, job: str) -> facts.TaskReleased:
     await pool.cancel(job)
-    return await pool.record(TaskReleased, job=job)
+    return await pool.record(facts.TaskReleased, job=job)
 
 
 async def test_the_gpus_of_any_library_are_listed_and_run_a_job(system: System) -> None:
@@ -101,7 +92,7 @@ async def test_the_gpus_of_any_library_are_listed_and_run_a_job(system: System) 
     assert listed.returncode == 0, listed.stderr
     async with system.watch("any") as pool:
         agent = await joined(pool, None)
-        [node] = pool.facts(NodeJoined)
+        [node] = pool.facts(facts.NodeJoined)
         assert [device.id for device in node.devices] == json.loads(listed.stdout)
         assert node.labels["bailiff.gpu/sharing"] == "time-slicing"
         await runs(pool, "any-1")
@@ -116,7 +107,7 @@ async def test_each_machine_of_the_mock_joins_with_its_gpus_and_runs_a_job(syste
     mock = Mock(profile(name), tmp_path)
     async with system.watch(name) as pool:
         agent = await joined(pool, mock)
-        [node] = pool.facts(NodeJoined)
+        [node] = pool.facts(facts.NodeJoined)
         declared = [(device["uuid"], device["name"], device["memory"]["total_bytes"]) for device in mock.devices]
         assert [(device.id, device.model, device.memory_bytes) for device in node.devices] == declared
         assert all(device.healthy and device.labels["driver"] == mock.driver for device in node.devices)
@@ -125,9 +116,9 @@ async def test_each_machine_of_the_mock_joins_with_its_gpus_and_runs_a_job(syste
         mock.use(used, 3 * GIB, {pid: 2 * GIB})
         await pool.cancel(f"{name}-1")
         await pool.until("its process is gone", lambda _: not (Path("/proc") / str(pid)).exists())
-        assert not pool.facts(TaskReleased), "the driver still lists its process"
+        assert not pool.facts(facts.TaskReleased), "the driver still lists its process"
         mock.change(used)
-        proof = await pool.record(TaskReleased, job=f"{name}-1")
+        proof = await pool.record(facts.TaskReleased, job=f"{name}-1")
         assert (proof.after[0].memory_used, proof.after[0].processes) == (0, 0)
         system.stack.processes.stop(agent)
 
@@ -145,18 +136,18 @@ async def test_each_fault_of_a_gpu_becomes_its_record_while_the_agent_runs(syste
         # Lost: its job is evicted and counts for nothing; the GPU comes back by itself.
         lost = on["job-0"]
         h100.change(lost, failure={"mode": "fallen_off_bus"})
-        assert (await pool.record(DeviceUnhealthy, device=ids[lost])).reason == "lost"
+        assert (await pool.record(facts.DeviceUnhealthy, device=ids[lost])).reason == "lost"
         assert (await pool.record(EvictionDecided, job="job-0")).cause == "device"
         await pool.until("it runs elsewhere", lambda state: state.jobs["job-0"].attempt == 2 and pool.running("job-0"))
         assert pool.job("job-0").failures == 0
         h100.change(lost)
-        await pool.record(DeviceHealthy, device=ids[lost])
+        await pool.record(facts.DeviceHealthy, device=ids[lost])
 
         # Rows of memory wait for repair: out of use until they are repaired.
         h100.change(on["job-1"], remapped_rows={"pending": True})
-        assert (await pool.record(DeviceUnhealthy, device=ids[on["job-1"]])).reason == "row-remap"
+        assert (await pool.record(facts.DeviceUnhealthy, device=ids[on["job-1"]])).reason == "row-remap"
         h100.change(on["job-1"])
-        await pool.record(DeviceHealthy, device=ids[on["job-1"]])
+        await pool.record(facts.DeviceHealthy, device=ids[on["job-1"]])
 
         # Uncorrected memory errors, and an Xid: out of use until an operator confirms that the GPU was reset.
         for job, failure, reason, code in (
@@ -165,14 +156,14 @@ async def test_each_fault_of_a_gpu_becomes_its_record_while_the_agent_runs(syste
         ):
             index = on[job]
             h100.change(index, failure=failure)
-            broken = await pool.record(DeviceUnhealthy, device=ids[index])
+            broken = await pool.record(facts.DeviceUnhealthy, device=ids[index])
             assert (broken.reason, broken.code) == (reason, code)
             h100.change(index)
             await pool.record(EvictionDecided, job=job)
-            assert not pool.facts(DeviceHealthy, device=ids[index])
+            assert not pool.facts(facts.DeviceHealthy, device=ids[index])
             system.command("faults", "node", "clear", "node-faults", str(index), "--reason", "it was reset")
-            await pool.record(DeviceClearRequested, device=ids[index])
-            await pool.record(DeviceHealthy, device=ids[index])
+            await pool.record(facts.DeviceClearRequested, device=ids[index])
+            await pool.record(facts.DeviceHealthy, device=ids[index])
         await pool.until_running(*jobs)
 
         # In use by a stranger, then by nobody: not given to a job until it is free.
@@ -180,13 +171,13 @@ async def test_each_fault_of_a_gpu_becomes_its_record_while_the_agent_runs(syste
         with named_process("stranger") as stranger:
             h100.use(free, GIB, {stranger: GIB})
             await pool.submit("all-the-rest", gpus=4)
-            foreign = await pool.record(DeviceQuarantined, device=ids[free])
+            foreign = await pool.record(facts.DeviceQuarantined, device=ids[free])
             assert foreign.reason == "foreign"
             assert "(stranger) not started by this node" in foreign.detail
         h100.use(free, 2 * GIB)
         await pool.until("it is still quarantined", lambda state: bool(state.nodes[0].quarantined >> free & 1))
         h100.change(free)
-        await pool.record(DeviceCleared, device=ids[free])
+        await pool.record(facts.DeviceCleared, device=ids[free])
         await pool.until_running("all-the-rest")
         assert system.stack.processes.pid(agent) == pid
         assert agent in system.stack.processes.running()
@@ -206,13 +197,13 @@ async def test_gpus_that_are_broken_when_the_agent_starts_are_listed_and_stay_ou
     h100.use(2, 5 * GIB)
     async with system.watch("start") as pool:
         await joined(pool, h100)
-        [node] = pool.facts(NodeJoined)
+        [node] = pool.facts(facts.NodeJoined)
         assert {device.id: device.healthy for device in node.devices} == {
             **dict.fromkeys(ids[2:], True),
             ids[1]: False,
             "GPU-index-0": False,
         }
-        [dirty] = pool.facts(DeviceQuarantined) or [await pool.record(DeviceQuarantined)]
+        [dirty] = pool.facts(facts.DeviceQuarantined) or [await pool.record(facts.DeviceQuarantined)]
         assert (dirty.device, dirty.detail) == (ids[2], "5120 MiB are in use by no known process")
         await pool.submit("five", gpus=5)
         await pool.until_running("five")
@@ -228,18 +219,18 @@ async def test_a_task_over_its_share_of_memory_is_found_by_process_and_warned_or
         assert not any(name.startswith("CUDA_MPS") for name in environment(pool, "greedy")), "no MPS daemon runs here"
 
         h100.use(index, 70 * GIB, {pids["modest"]: 20 * GIB, pids["greedy"]: 50 * GIB})
-        warned = await pool.record(ShareExceeded, job="greedy")
+        warned = await pool.record(facts.ShareExceeded, job="greedy")
         assert (warned.used_bytes, warned.share_bytes) == (50 * GIB, 40 * GIB)
         assert pool.running("greedy", "modest")
 
         # Each is checked with the other: when the one is reported, the agent has seen that the other keeps to its share again.
         h100.use(index, 65 * GIB, {pids["modest"]: 45 * GIB, pids["greedy"]: 20 * GIB})
-        await pool.record(ShareExceeded, job="modest")
+        await pool.record(facts.ShareExceeded, job="modest")
         await pool.apply(POLICY.model_copy(update={"devices": DeviceRules(over_share="evict")}))
         h100.use(index, 75 * GIB, {pids["modest"]: 20 * GIB, pids["greedy"]: 55 * GIB})
         assert (await pool.record(EvictionDecided, job="greedy")).cause == "over-share"
         h100.use(index, 20 * GIB, {pids["modest"]: 20 * GIB})
-        assert [fact.job for fact in pool.facts(ShareExceeded)] == ["greedy", "modest", "greedy"]
+        assert [fact.job for fact in pool.facts(facts.ShareExceeded)] == ["greedy", "modest", "greedy"]
         assert pool.running("modest")
         h100.change(index)
         await pool.verify()
@@ -261,7 +252,7 @@ async def test_where_the_mps_daemon_runs_each_share_has_its_limits_and_its_serve
     with named_process("nvidia-cuda-mps-server") as server:
         async with system.watch("mps") as pool:
             agent = await joined(pool, h100)
-            assert pool.facts(NodeJoined)[-1].labels["bailiff.gpu/sharing"] == "mps"
+            assert pool.facts(facts.NodeJoined)[-1].labels["bailiff.gpu/sharing"] == "mps"
             pid = await runs(pool, "quarter", gpu_share_milli=250)
             index, env = device_of(pool, h100, "quarter"), environment(pool, "quarter")
             assert env["CUDA_MPS_PIPE_DIRECTORY"] == str(pipes)
@@ -270,10 +261,10 @@ async def test_where_the_mps_daemon_runs_each_share_has_its_limits_and_its_serve
             await pool.cancel("quarter")
             await pool.until("its process is gone", lambda _: not (Path("/proc") / str(pid)).exists())
             h100.use(index, GIB, {server: GIB})  # it stays for the next client
-            await pool.record(TaskReleased, job="quarter")
+            await pool.record(facts.TaskReleased, job="quarter")
             if os.geteuid() == 0:
                 await pool.submit("whole", gpus=8)
                 await pool.until_running("whole")
                 await released(pool, "whole")
-                assert not pool.facts(DeviceQuarantined)
+                assert not pool.facts(facts.DeviceQuarantined)
             system.stack.processes.stop(agent)

@@ -15,16 +15,8 @@ from tests.kits.criu import criu_program, needs_criu
 from tests.kits.system import POLICY, System
 
 from bailiff_core.model.policy import NodeRules, SnapshotRules
+from bailiff_core.records import facts
 from bailiff_core.records.decisions import JobCheckpointDue, JobRequeued
-from bailiff_core.records.facts import (
-    EvictionStageReached,
-    NodeLost,
-    SnapshotStageReached,
-    TaskExited,
-    TaskRestored,
-    TaskRestoreFailed,
-    TaskStarted,
-)
 
 pytestmark = [pytest.mark.kafka, needs_criu, pytest.mark.timeout(400)]
 
@@ -99,26 +91,26 @@ async def test_it_ends_with_the_same_result_as_one_that_was_never_touched(two_ma
         await watch.until("it has done its first stage", lambda _: "stage 0" in log(first))
 
         await watch.submit("urgent-1", watch.until_signalled(), gpus=8, kind="build")
-        await watch.record(TaskExited, job="plain", attempt=first)
+        await watch.record(facts.TaskExited, job="plain", attempt=first)
         (data / "data-0").touch()
         watch.let_finish("other")
-        await watch.record(TaskRestored, job="plain")
+        await watch.record(facts.TaskRestored, job="plain")
         second = watch.job("plain").attempt
         await watch.until("it has gone on with its second stage", lambda _: "stage 1" in log(second))
 
         await watch.submit("urgent-2", watch.until_signalled(), gpus=8, kind="build")
-        await watch.record(TaskExited, job="plain", attempt=second)
+        await watch.record(facts.TaskExited, job="plain", attempt=second)
         for stage in (1, 2):
             (data / f"data-{stage}").touch()
         watch.let_finish("urgent-1")
         await watch.until_ended("plain")
         third = watch.job("plain").attempt
         assert len({first, second, third}) == 3
-        assert len(watch.facts(TaskRestored, job="plain")) == 2
-        assert watch.facts(TaskRestoreFailed) == []
-        [*stages] = [each.stage for each in watch.facts(EvictionStageReached, job="plain")]
+        assert len(watch.facts(facts.TaskRestored, job="plain")) == 2
+        assert watch.facts(facts.TaskRestoreFailed) == []
+        [*stages] = [each.stage for each in watch.facts(facts.EvictionStageReached, job="plain")]
         assert stages == ["noticed", "frozen", "dumped", "stored"] * 2
-        started = watch.facts(TaskStarted, job="plain")
+        started = watch.facts(facts.TaskStarted, job="plain")
         assert len({each.node for each in started}) == 2, "it has moved to the other machine"
         said = [*log(first).split(), *log(second).split(), *log(third).split()]
         assert said[:6] == ["stage", "0", "stage", "1", "stage", "2"], "each stage was done once"
@@ -182,14 +174,14 @@ async def test_its_machine_is_lost_and_it_goes_on_from_where_it_was_saved(far_ma
         watch.let_finish("here")
         await watch.until_ended("here")
         far_machine.kill(agents[lost])
-        await watch.record(NodeLost, node=lost)
-        restored = await watch.record(TaskRestored, job="plain")
+        await watch.record(facts.NodeLost, node=lost)
+        restored = await watch.record(facts.TaskRestored, job="plain")
         assert (restored.node, restored.from_attempt) == (here, 1)
         for stage in (1, 2):
             (data / f"data-{stage}").touch()
         await watch.until_ended("plain")
-        assert watch.facts(TaskRestoreFailed) == []
-        stages = [each.stage for each in watch.facts(SnapshotStageReached, job="plain")]
+        assert watch.facts(facts.TaskRestoreFailed) == []
+        stages = [each.stage for each in watch.facts(facts.SnapshotStageReached, job="plain")]
         assert stages[:3] == ["frozen", "dumped", "stored"]
         [requeued] = watch.facts(JobRequeued, job="plain")
         assert requeued.outcome == "lost"

@@ -17,17 +17,8 @@ from bailiff_bus.kafka import KafkaBus
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import Policy
+from bailiff_core.records import job_requests
 from bailiff_core.records.facts import InputRejected, JobPaused, JobSubmitted
-from bailiff_core.records.job_requests import (
-    CancelJob,
-    EvictJob,
-    MigrateJob,
-    PauseJob,
-    ResumeJob,
-    ScaleJob,
-    SetPriorityClass,
-    SubmitJob,
-)
 from bailiff_core.records.node_requests import DrainNode
 from bailiff_core.records.request import RequestBody
 from bailiff_log.keys import key_id, make_private_key
@@ -38,13 +29,13 @@ pytestmark = pytest.mark.kafka
 
 JOB = "train-1"
 ATTEMPTS: dict[str, RequestBody] = {
-    "cancel": CancelJob(job=JOB),
-    "pause": PauseJob(job=JOB),
-    "resume": ResumeJob(job=JOB),
-    "evict": EvictJob(job=JOB),
-    "migrate": MigrateJob(job=JOB),
-    "scale": ScaleJob(job=JOB, tasks=2),
-    "set_priority_class": SetPriorityClass(job=JOB, priority_class="build"),
+    "cancel": job_requests.CancelJob(job=JOB),
+    "pause": job_requests.PauseJob(job=JOB),
+    "resume": job_requests.ResumeJob(job=JOB),
+    "evict": job_requests.EvictJob(job=JOB),
+    "migrate": job_requests.MigrateJob(job=JOB),
+    "scale": job_requests.ScaleJob(job=JOB, tasks=2),
+    "set_priority_class": job_requests.SetPriorityClass(job=JOB, priority_class="build"),
 }
 PEOPLE = ("ada", "bob", "rita", "op", "console")
 HEADER = "x-forwarded-user"
@@ -99,7 +90,7 @@ async def test_a_job_is_its_owners(system: System, people: People, tmp_path: Pat
 
         demand = JobDemand(job=JOB, tasks=(TaskGroup(gpu_milli=1000),), project="vision")
         spec = JobSpec(command="sleep 600", env={"SECRET": "for the job alone"}, runtime="simulated")
-        assert (await ask("ada", SubmitJob(demand=demand, spec=spec))).accepted
+        assert (await ask("ada", job_requests.SubmitJob(demand=demand, spec=spec))).accepted
         await watch.until_running(JOB)
 
         # bob's key, an unsigned client, one that claims to be ada, the console in carol's name
@@ -123,14 +114,14 @@ async def test_a_job_is_its_owners(system: System, people: People, tmp_path: Pat
         console.wait_ready()
         await _carol_may_not(console)
 
-        assert (await ask("rita", PauseJob(job=JOB, reason="maintenance"))).accepted
-        assert (await ask("op", ResumeJob(job=JOB))).accepted
+        assert (await ask("rita", job_requests.PauseJob(job=JOB, reason="maintenance"))).accepted
+        assert (await ask("op", job_requests.ResumeJob(job=JOB))).accepted
         await watch.until_running(JOB)
         await _ada_pauses_in_the_console(console)
         paused = await watch.record(JobPaused, reason="in the console")
         assert paused.request.vouched_by is not None
         assert (paused.request.vouched_by.issuer, paused.request.vouched_by.subject) == ("header", "ada")
-        assert (await ask("ada", CancelJob(job=JOB))).accepted
+        assert (await ask("ada", job_requests.CancelJob(job=JOB))).accepted
 
         await watch.until_ended(JOB, "cancelled")
         verifier = RequestVerifier("pool-a")

@@ -24,16 +24,7 @@ from bailiff_bus import topics
 from bailiff_bus.port import Message
 from bailiff_core.fold import apply
 from bailiff_core.model.state import PoolState
-from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
-from bailiff_core.records.facts import (
-    DecisionFailed,
-    EvictionStarted,
-    InputRejected,
-    LogTruncated,
-    TaskFact,
-    TruncationReconciled,
-    WriterStarted,
-)
+from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, facts
 from bailiff_log.log_signatures import LogSignatureCheck
 
 from .adversary import Adversary
@@ -61,7 +52,7 @@ class RunChecker:
         self.violation: str | None = None
         self.living: Callable[[], list[LiveTask]] = list
         self.on_violation: Callable[[], None] = lambda: None
-        self.may_fail: Callable[[DecisionFailed | InputRejected], bool] = lambda _: False
+        self.may_fail: Callable[[facts.DecisionFailed | facts.InputRejected], bool] = lambda _: False
         self.lost: Position | None = None  # the highest obeyed record that the log lost, until an operator accepts the loss
         self._started: set[tuple[str, int, int, int | None]] = set()
         self._obeyed: set[tuple[Place, Position]] = set()  # commands that agents carried out, by task
@@ -106,7 +97,7 @@ class RunChecker:
             self.violated(str(violated))
 
     def _fold(self, record: Record) -> None:
-        if self.lost is not None and not isinstance(record.data, WriterStarted | LogTruncated):
+        if self.lost is not None and not isinstance(record.data, facts.WriterStarted | facts.LogTruncated):
             raise Violated(
                 f"#{record.seq} {record.type}: agents obeyed the lost record {self.lost}, and no operator has accepted the loss"
             )
@@ -118,10 +109,12 @@ class RunChecker:
         _raise(no_job_runs_twice(living), record)
         _raise(free_devices_are_free(self.state, [task for task in living if _place(task) not in self._lost_starts]), record)
         data = record.data
-        failed = isinstance(data, DecisionFailed) or (isinstance(data, InputRejected) and data.code == "internal-error")
+        failed = isinstance(data, facts.DecisionFailed) or (
+            isinstance(data, facts.InputRejected) and data.code == "internal-error"
+        )
         if failed and not self.may_fail(data):
             raise Violated(f"#{record.seq} {record.type}: an error of Bailiff itself: {data}")
-        if isinstance(data, TruncationReconciled):
+        if isinstance(data, facts.TruncationReconciled):
             self._settled(living, record)
         if not self.state.cycle_open:
             self._check(CYCLE_RULES)
@@ -135,7 +128,7 @@ class RunChecker:
                     raise Violated(f"after #{self.state.seq}: {rule.__name__}: {violation}")
 
     def _take(self, record: Record) -> None:
-        reporter = getattr(record.data, "node", "") if isinstance(record.data, TaskFact) else ""
+        reporter = getattr(record.data, "node", "") if isinstance(record.data, facts.TaskFact) else ""
         if self.counts(reporter):
             _raise(self.history.before(self.state, record), record)
         apply(self.state, record)
@@ -146,9 +139,9 @@ class RunChecker:
                     place = (self.state.nodes[task.node].name, name, job.attempt, task.index)
                     self._ordered[place] = max(task.start_seq or 0, self._ordered.get(place, 0))
         match record.data:
-            case EvictionStarted() as begun:
+            case facts.EvictionStarted() as begun:
                 self._begun[begun.job, begun.attempt] = record.seq
-            case LogTruncated() as accepted if self.lost is not None and self.lost <= (accepted.epoch, accepted.seq):
+            case facts.LogTruncated() as accepted if self.lost is not None and self.lost <= (accepted.epoch, accepted.seq):
                 self.lost = None
 
     # --- truncation

@@ -27,16 +27,7 @@ from bailiff_core.model.policy import (
 from bailiff_core.model.resource_vector import Bounds, Weights
 from bailiff_core.model.snapshot_offer import SnapshotOffer
 from bailiff_core.model.snapshots import not_saved
-from bailiff_core.records.job_requests import (
-    CancelJob,
-    EvictJob,
-    MigrateJob,
-    PauseJob,
-    ResumeJob,
-    ScaleJob,
-    SetPriorityClass,
-    SubmitJob,
-)
+from bailiff_core.records import job_requests
 from bailiff_core.records.node_requests import DrainNode, ReturnNode, UndrainNode
 from bailiff_core.records.pool_requests import AcceptTruncation, RevokeKey
 from bailiff_core.records.request import RequestBody
@@ -142,17 +133,17 @@ def random_requests(random: Random, pool: str, nodes: list[NodeDeclaration], len
     for number in range(random.choice([6, 12, 18, MOST_JOBS])):
         at = random.uniform(0.0, length * 0.8 * rush)
         job = f"job-{number}"
-        submit = SubmitJob(demand=_demand(random, job, nodes, projects), spec=_spec(random, number))
+        submit = job_requests.SubmitJob(demand=_demand(random, job, nodes, projects), spec=_spec(random, number))
         submit = _saved(Random(f"saved/{at}"), submit)
         posts += _posted(random, pool, at, f"submit-{job}", submit)
         if random.randrange(4) == 0:
-            scale = ScaleJob(job=job, tasks=random.choice([1, 2, 3, 5]), min_tasks=random.choice([None, None, 1]))
+            scale = job_requests.ScaleJob(job=job, tasks=random.choice([1, 2, 3, 5]), min_tasks=random.choice([None, None, 1]))
             posts += _posted(random, pool, at + random.uniform(0.1, 25.0), f"scale-{job}", scale)
         if random.randrange(8) == 0:
-            change = SetPriorityClass(job=job, priority_class=random.choice(["inference", "interactive", "train"]))
+            change = job_requests.SetPriorityClass(job=job, priority_class=random.choice(["inference", "interactive", "train"]))
             posts += _posted(random, pool, at + random.uniform(0.1, 10.0), f"set-{job}", change)
         if random.randrange(6) == 0:
-            cancel = CancelJob(job=job)
+            cancel = job_requests.CancelJob(job=job)
             posts += _posted(random, pool, at + random.uniform(-1.0, 25.0), f"cancel-{job}", cancel)
     posts += [_malformed(random, pool, random.uniform(0.0, length)) for _ in range(random.choice([0, 1, 4]))]
     posts += _operator_requests(Random(f"{[post.at for post in posts]}"), pool, nodes, length)
@@ -169,11 +160,11 @@ def _operator_requests(random: Random, pool: str, nodes: list[NodeDeclaration], 
         back: RequestBody | None = None
         match random.randrange(5):
             case 0:
-                requested: RequestBody = EvictJob(job=job, reason="by an operator")
+                requested: RequestBody = job_requests.EvictJob(job=job, reason="by an operator")
             case 1 | 2:
-                requested, back = PauseJob(job=job), ResumeJob(job=job)
+                requested, back = job_requests.PauseJob(job=job), job_requests.ResumeJob(job=job)
             case 3:
-                requested = MigrateJob(job=job, node=random.choice([None, node]))
+                requested = job_requests.MigrateJob(job=job, node=random.choice([None, node]))
             case _:
                 deadline = random.choice([None, 0, 3 * SECOND, 10 * SECOND])
                 mode = random.choice(["graceful", "quick", "fast"])
@@ -187,10 +178,12 @@ def _operator_requests(random: Random, pool: str, nodes: list[NodeDeclaration], 
 
 def clean_up(pool: str, at: float, nodes: list[str]) -> list[Post]:
     """Final requests: resume and undrain everything, return silent nodes, cancel jobs that can never start."""
-    requested = [UndrainNode(node=node) for node in nodes] + [ResumeJob(job=f"job-{number}") for number in range(MOST_JOBS)]
+    requested = [UndrainNode(node=node) for node in nodes] + [
+        job_requests.ResumeJob(job=f"job-{number}") for number in range(MOST_JOBS)
+    ]
     back = [_post(pool, at, f"in-the-end-{number}", body) for number, body in enumerate(requested)]
     never = [f"job-{number}" for number in range(MOST_JOBS) if _lacks_secret(number)]
-    cancels = [_post(pool, at, f"in-the-end-{job}", CancelJob(job=job)) for job in never]
+    cancels = [_post(pool, at, f"in-the-end-{job}", job_requests.CancelJob(job=job)) for job in never]
     return [_post(pool, at, "return-nodes", ReturnNode()), *back, *cancels]
 
 
@@ -207,7 +200,7 @@ def offers_of(node: str) -> tuple[SnapshotOffer, ...]:
     return (SnapshotOffer(driver=DRIVER, version="4.2", why_not=why_not, bytes_per_s=GIB, cpu=CPU),)
 
 
-def _saved(random: Random, submit: SubmitJob) -> SubmitJob:
+def _saved(random: Random, submit: job_requests.SubmitJob) -> job_requests.SubmitJob:
     """Who saves its work; where its node does, what comes of it. By chance of its own: other requests stay as they were."""
     mode = random.choice([None, "snapshot", "snapshot", "snapshot", "auto", "none"])
     if mode == "snapshot" and not_saved(submit.demand):
@@ -276,7 +269,7 @@ def _posted(random: Random, pool: str, at: float, request: str, body: RequestBod
     if roll < 2:
         posts.append(_post(pool, max(0.0, at) + random.choice([0.0, 0.01, 7.0]), request, body))
     if roll == 3:
-        posts.append(_post(pool, max(0.0, at) + 1.0, request, CancelJob(job="no-such-job")))
+        posts.append(_post(pool, max(0.0, at) + 1.0, request, job_requests.CancelJob(job="no-such-job")))
     return posts
 
 
@@ -285,7 +278,7 @@ def _post(pool: str, at: float, request: str, body: RequestBody) -> Post:
 
 
 def _malformed(random: Random, pool: str, at: float) -> Post:
-    headers, value = wrap(CancelJob(job="some"), source="/people", id=f"nonsense-{at}", pool=pool, time_us=START)
+    headers, value = wrap(job_requests.CancelJob(job="some"), source="/people", id=f"nonsense-{at}", pool=pool, time_us=START)
     match random.randrange(7):
         case 0:
             return Post(at, (), random.randbytes(20))
@@ -298,7 +291,9 @@ def _malformed(random: Random, pool: str, at: float) -> Post:
         case 4:
             return Post(at, tuple((name, b"what.is.this" if name == "ce_type" else text) for name, text in headers), value)
         case 5:
-            huge = SubmitJob(demand=JobDemand(job="huge", tasks=(TaskGroup(count=1000, gpu_milli=64_000),)), spec=_spec(random))
+            huge = job_requests.SubmitJob(
+                demand=JobDemand(job="huge", tasks=(TaskGroup(count=1000, gpu_milli=64_000),)), spec=_spec(random)
+            )
             return _post(pool, at, f"huge-{at}", huge)
     return Post(at, tuple(header for header in headers if header[0] != "ce_id"), value)
 

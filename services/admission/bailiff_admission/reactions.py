@@ -8,23 +8,7 @@ from bailiff_bus.port import Bus
 from bailiff_core.explain.open_job_limits import NEAR_PERCENT
 from bailiff_core.humanize import count_text, user_text
 from bailiff_core.model.state import Node, PoolState
-from bailiff_core.records import Record
-from bailiff_core.records.facts import (
-    AttachGranted,
-    DecisionFailed,
-    DeviceClearRequested,
-    DeviceQuarantined,
-    DeviceUnhealthy,
-    EvictionStageReached,
-    InputRejected,
-    InputsLost,
-    JobSpecGranted,
-    KeyRevoked,
-    NodeJoined,
-    NodesSilent,
-    PolicyApplied,
-    RootKeyChanged,
-)
+from bailiff_core.records import Record, facts
 from bailiff_core.records.wire import time_text
 from bailiff_service.clock_and_ids import ClockAndIds
 
@@ -73,24 +57,24 @@ class Reactions:
             if alarm is not None:
                 await self._publisher.alarm(*alarm, record.seq)
             match record.data:
-                case NodeJoined(node=node, incarnation=incarnation):
+                case facts.NodeJoined(node=node, incarnation=incarnation):
                     self._fencing.observe(node, incarnation)
                     fence = self._fencing.of(state, node)
                     if fence is not None:
                         await self._publisher.command(fence)
-                case PolicyApplied() | KeyRevoked() | RootKeyChanged():
+                case facts.PolicyApplied() | facts.KeyRevoked() | facts.RootKeyChanged():
                     await self.fence_all(state)  # fences carry the lease, revoked keys and changes of the root key
-                case DecisionFailed(job=job):
+                case facts.DecisionFailed(job=job):
                     self._poison_inputs.jobs.pop(job, None)
-                case InputRejected(code="too-many-requests" | "too-many-jobs") as limited:
+                case facts.InputRejected(code="too-many-requests" | "too-many-jobs") as limited:
                     await self._report_limited(limited, record.seq)
-                case InputsLost():
+                case facts.InputsLost():
                     await self.request_inventories(state)
-                case AttachGranted() as granted:
+                case facts.AttachGranted() as granted:
                     await self._attach(state, granted, record)
-                case JobSpecGranted() as granted:
+                case facts.JobSpecGranted() as granted:
                     await self._copy_spec(state, granted, record.seq)
-                case DeviceClearRequested():
+                case facts.DeviceClearRequested():
                     self._reconciler.resend_clears()
             for command in self._ended_snapshots.observe(state, record):
                 await self._publisher.command(command)
@@ -117,7 +101,7 @@ class Reactions:
             SendInventory(node=node, incarnation=incarnation, sender="admission", sender_epoch=state.epoch)
         )
 
-    async def _attach(self, state: PoolState, granted: AttachGranted, record: Record) -> None:
+    async def _attach(self, state: PoolState, granted: facts.AttachGranted, record: Record) -> None:
         """Send the grant to the task's agent. A client that gets no answer asks again."""
         node = state.nodes[state.node_numbers[granted.node]]
         command = AttachTask(
@@ -137,7 +121,7 @@ class Reactions:
         )
         await self._publisher.command(command)
 
-    async def _copy_spec(self, state: PoolState, granted: JobSpecGranted, seq: int) -> None:
+    async def _copy_spec(self, state: PoolState, granted: facts.JobSpecGranted, seq: int) -> None:
         await self._specs.take_erasures(self._bus, state)
         job = state.jobs.get(granted.job)
         digest = job.spec_digest if job is not None else ""
@@ -158,7 +142,7 @@ class Reactions:
         )
         await self._publisher.alarm("critical", "node-silent", text)
 
-    async def _report_limited(self, limited: InputRejected, seq: int) -> None:
+    async def _report_limited(self, limited: facts.InputRejected, seq: int) -> None:
         """Raise an alarm that requests are above the limits, at most once a minute for proven senders, and for others."""
         boot, proven = self._clock_and_ids.boot(), limited.sender is not None
         if boot - self._limited_at.get(proven, -LIMITED_ALARM_EVERY) < LIMITED_ALARM_EVERY:
@@ -212,22 +196,22 @@ def _near_text(rate: NearestRate) -> str:
 def alarm_of(state: PoolState, record: Record) -> tuple[str, str, str] | None:
     """Severity, code and text of the alarm that this record raises."""
     match record.data:
-        case NodesSilent(nodes=nodes):
+        case facts.NodesSilent(nodes=nodes):
             text = f"{len(nodes)} nodes became silent at once: {', '.join(nodes[:MAX_NAMED])}. None is declared lost"
             return "critical", "nodes-silent", text
-        case DecisionFailed(job=job, error=error):
+        case facts.DecisionFailed(job=job, error=error):
             return "critical", "decision-failed", f"{job} is suspended: {error}"
-        case InputsLost(topic=topic, partition=partition, from_offset=begin, to_offset=end) if end < begin:
+        case facts.InputsLost(topic=topic, partition=partition, from_offset=begin, to_offset=end) if end < begin:
             text = f"{topic}/{partition} was cut or made anew: it is read from offset {end}, no longer from {begin}"
             return "critical", "inputs-lost", text
-        case InputsLost() as gone:
+        case facts.InputsLost() as gone:
             text = f"{gone.topic}/{gone.partition}: offsets {gone.from_offset} to {gone.to_offset} were deleted unread"
             return "critical", "inputs-lost", text
-        case DeviceQuarantined(node=node, device=device, reason=reason, detail=detail):
+        case facts.DeviceQuarantined(node=node, device=device, reason=reason, detail=detail):
             return "warning", "device-quarantined", f"{device} of {node} is quarantined ({reason}): {detail}"
-        case DeviceUnhealthy(node=node, device=device, reason=reason, detail=detail):
+        case facts.DeviceUnhealthy(node=node, device=device, reason=reason, detail=detail):
             return "critical", "device-unhealthy", f"{device} of {node} is unhealthy ({reason}): {detail}"
-        case EvictionStageReached(stage="noticed") as noticed if not _is_ordered(state, noticed):
+        case facts.EvictionStageReached(stage="noticed") as noticed if not _is_ordered(state, noticed):
             text = (
                 f"{noticed.job}/{noticed.task} on {noticed.node} got an eviction notice that no record orders: its node "
                 "stopped it by itself, as when its lease expires, or somebody has the executor's key"
@@ -236,7 +220,7 @@ def alarm_of(state: PoolState, record: Record) -> tuple[str, str, str] | None:
     return None
 
 
-def _is_ordered(state: PoolState, noticed: EvictionStageReached) -> bool:
+def _is_ordered(state: PoolState, noticed: facts.EvictionStageReached) -> bool:
     """Whether the log evicts this task, or has nothing on it any more."""
     job = state.jobs.get(noticed.job)
     task = job.task(noticed.task) if job is not None and job.attempt == noticed.attempt else None

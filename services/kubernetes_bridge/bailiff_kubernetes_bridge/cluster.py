@@ -4,22 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names
-from bailiff_kubernetes.resources import (
-    BAILIFF_JOBS,
-    CRON_WORKFLOWS,
-    EVICTIONS,
-    JOBSETS,
-    NODES,
-    PODS,
-    STORAGE_CLASSES,
-    VOLUME_CLAIMS,
-    VOLUMES,
-    WORKFLOWS,
-    Object,
-    Resource,
-    without_managed_fields,
-)
+from bailiff_kubernetes import Api, ApiError, LocalView, NotFound, names, resources
 from bailiff_service.logs import logger
 
 from .memo import Memo
@@ -27,7 +12,7 @@ from .view import ClusterView, cluster_view
 from .workloads.adapters import ADAPTERS
 
 LOOK_FOR_KINDS_S = 30.0
-EXTRA = (BAILIFF_JOBS, EVICTIONS, WORKFLOWS, CRON_WORKFLOWS)
+EXTRA = (resources.BAILIFF_JOBS, resources.EVICTIONS, resources.WORKFLOWS, resources.CRON_WORKFLOWS)
 """What is used where the cluster has it."""
 
 
@@ -38,11 +23,14 @@ class ClusterWatch:
         self._api, self._on_change = api, changed
         self._memo = Memo()
         self._view: ClusterView | None = None
-        self.pods = LocalView(api, PODS, labels=names.POOL, trim=without_managed_fields)
-        self.nodes = LocalView(api, NODES, trim=_bare_node)
-        self._storage = [LocalView(api, each, trim=without_managed_fields) for each in (VOLUME_CLAIMS, VOLUMES, STORAGE_CLASSES)]
+        self.pods = LocalView(api, resources.PODS, labels=names.POOL, trim=resources.without_managed_fields)
+        self.nodes = LocalView(api, resources.NODES, trim=_bare_node)
+        self._storage = [
+            LocalView(api, each, trim=resources.without_managed_fields)
+            for each in (resources.VOLUME_CLAIMS, resources.VOLUMES, resources.STORAGE_CLASSES)
+        ]
         self._views: dict[str, LocalView] = {}
-        self._extra: dict[Resource, LocalView] = {}
+        self._extra: dict[resources.Resource, LocalView] = {}
 
     def fault(self) -> str | None:
         """Why the view cannot be relied on now; None if it is complete and current."""
@@ -60,9 +48,11 @@ class ClusterWatch:
         """The cluster as of now; the same object until something has changed."""
         if self._view is None:
             kinds = {kind: view.objects.values() for kind, view in self._views.items()}
-            shown, evictions = self._objects_of(BAILIFF_JOBS), self._objects_of(EVICTIONS) or ()
+            shown, evictions = self._objects_of(resources.BAILIFF_JOBS), self._objects_of(resources.EVICTIONS) or ()
             storage = [item for view in self._storage for item in view.objects.values()]
-            workflows = [item for kind in (WORKFLOWS, CRON_WORKFLOWS) for item in self._objects_of(kind) or ()]
+            workflows = [
+                item for kind in (resources.WORKFLOWS, resources.CRON_WORKFLOWS) for item in self._objects_of(kind) or ()
+            ]
             nodes = self.nodes.objects.values()
             self._view = cluster_view(self.pods.objects.values(), kinds, nodes, self._memo, shown, evictions, storage, workflows)
         return self._view
@@ -77,14 +67,16 @@ class ClusterWatch:
                     kind = adapter.resource.kind
                     if kind not in self._views and await self._is_served(adapter.resource):
                         # the JobSet of a TrainJob has no label of its own
-                        labels = "" if adapter.resource == JOBSETS else names.POOL
+                        labels = "" if adapter.resource == resources.JOBSETS else names.POOL
                         self._view = None
-                        self._views[kind] = LocalView(self._api, adapter.resource, labels=labels, trim=without_managed_fields)
+                        self._views[kind] = LocalView(
+                            self._api, adapter.resource, labels=labels, trim=resources.without_managed_fields
+                        )
                         group.create_task(self._follow_kind(kind))
                 for resource in EXTRA:
                     if resource not in self._extra and await self._is_served(resource):
-                        is_workflow = resource in (WORKFLOWS, CRON_WORKFLOWS)
-                        labels, trim = (names.POOL, _metadata_only) if is_workflow else ("", without_managed_fields)
+                        is_workflow = resource in (resources.WORKFLOWS, resources.CRON_WORKFLOWS)
+                        labels, trim = (names.POOL, _metadata_only) if is_workflow else ("", resources.without_managed_fields)
                         self._extra[resource] = LocalView(self._api, resource, labels=labels, trim=trim)
                         group.create_task(self._follow_extra(resource))
                 await asyncio.sleep(LOOK_FOR_KINDS_S if self._views else 1.0)
@@ -106,18 +98,18 @@ class ClusterWatch:
             logger().warning("kind uninstalled", kind=kind)
             self._changed()
 
-    def _objects_of(self, resource: Resource) -> Iterable[Object] | None:
+    def _objects_of(self, resource: resources.Resource) -> Iterable[resources.Object] | None:
         view = self._extra.get(resource)
         return view.objects.values() if view is not None and view.synced.is_set() else None
 
-    async def _follow_extra(self, resource: Resource) -> None:
+    async def _follow_extra(self, resource: resources.Resource) -> None:
         """Until the cluster does not have them any more. Workloads are served without them."""
         with suppress(NotFound):
             await self._follow(self._extra[resource])
         del self._extra[resource]
         self._changed()
 
-    async def _is_served(self, resource: Resource) -> bool:
+    async def _is_served(self, resource: resources.Resource) -> bool:
         try:
             await self._api.request("GET", resource.path(), query={"limit": "1"})
         except NotFound:
@@ -128,11 +120,11 @@ class ClusterWatch:
         return True
 
 
-def _metadata_only(item: Object) -> Object:
+def _metadata_only(item: resources.Object) -> resources.Object:
     """A workflow grows while it runs; of it only who created it is read."""
-    return {"metadata": without_managed_fields(item)["metadata"]}
+    return {"metadata": resources.without_managed_fields(item)["metadata"]}
 
 
-def _bare_node(node: Object) -> Object:
+def _bare_node(node: resources.Object) -> resources.Object:
     """What cordons need of it: a heartbeat in its status then changes nothing here."""
-    return {**without_managed_fields(node), "status": {}}
+    return {**resources.without_managed_fields(node), "status": {}}

@@ -5,22 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import (
-    JOBSETS,
-    STORAGE_CLASSES,
-    TRAIN_JOBS,
-    VOLUME_CLAIMS,
-    VOLUMES,
-    Object,
-    annotations_of,
-    condition_of,
-    controller_of,
-    is_gated,
-    key_of,
-    labels_of,
-    uid_of,
-)
+from bailiff_kubernetes import names, resources
 from bailiff_kubernetes.task_keys import attempt_of
 
 from .memo import Memo
@@ -45,22 +30,22 @@ class ClusterView:
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset()
-    nodes: Mapping[str, Object] = field(default_factory=dict)
-    shown: Mapping[tuple[str, str], Object] | None = None
-    evictions: Mapping[str, Object] = field(default_factory=dict)
+    nodes: Mapping[str, resources.Object] = field(default_factory=dict)
+    shown: Mapping[tuple[str, str], resources.Object] | None = None
+    evictions: Mapping[str, resources.Object] = field(default_factory=dict)
     storage: Storage = field(default_factory=Storage)
-    workflows: Mapping[str, Object] = field(default_factory=dict)
+    workflows: Mapping[str, resources.Object] = field(default_factory=dict)
 
 
 def cluster_view(
-    pods: Iterable[Object],
-    objects: Mapping[str, Iterable[Object]],
-    nodes: Iterable[Object] = (),
+    pods: Iterable[resources.Object],
+    objects: Mapping[str, Iterable[resources.Object]],
+    nodes: Iterable[resources.Object] = (),
     memo: Memo | None = None,
-    shown: Iterable[Object] | None = None,
-    evictions: Iterable[Object] = (),
-    storage: Sequence[Object] = (),
-    workflows: Iterable[Object] = (),
+    shown: Iterable[resources.Object] | None = None,
+    evictions: Iterable[resources.Object] = (),
+    storage: Sequence[resources.Object] = (),
+    workflows: Iterable[resources.Object] = (),
 ) -> ClusterView:
     """objects: by kind; a kind that the cluster does not have is left out. memo: of the view before. storage: of all three kinds.
 
@@ -68,20 +53,22 @@ def cluster_view(
     """
     kept = Memo() if memo is None else memo
     items = {kind: list(found) for kind, found in objects.items()}
-    jobsets = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in items.get(JOBSETS.kind, ())}
-    known: list[tuple[Adapter, Object, Workload]] = []
+    jobsets = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in items.get(resources.JOBSETS.kind, ())}
+    known: list[tuple[Adapter, resources.Object, Workload]] = []
     for adapter in ADAPTERS:
         for item in items.get(adapter.resource.kind, ()):
             jobset = (
-                jobsets.get((item["metadata"]["namespace"], item["metadata"]["name"])) if adapter.resource == TRAIN_JOBS else None
+                jobsets.get((item["metadata"]["namespace"], item["metadata"]["name"]))
+                if adapter.resource == resources.TRAIN_JOBS
+                else None
             )
-            workload = kept.of(("workload", uid_of(item)), partial(adapter.workload, item, jobset), item, jobset)
+            workload = kept.of(("workload", resources.uid_of(item)), partial(adapter.workload, item, jobset), item, jobset)
             if workload.pool:
                 known.append((adapter, item, workload))
     workloads = {workload.uid: workload for _, _, workload in known}
     owners = {adapter.key(item): (adapter, item, workload) for adapter, item, workload in known}
     members: dict[str, list[Pod]] = {}
-    groups: dict[GroupKey, list[Object]] = {}
+    groups: dict[GroupKey, list[resources.Object]] = {}
     apart: dict[GroupKey, Workload] = {}
     present = [*pods]
     numbers = numbers_due(present)
@@ -93,10 +80,10 @@ def cluster_view(
         elif owner is not None:
             adapter, item, workload = owner
             members.setdefault(workload.uid, []).append(
-                kept.of(("pod", uid_of(pod)), partial(_member, adapter, item, workload.uid, pod), pod, item)
+                kept.of(("pod", resources.uid_of(pod)), partial(_member, adapter, item, workload.uid, pod), pod, item)
             )
-        elif labels_of(pod).get(names.POOL) and not _is_controlled_by_known_kind(pod):
-            groups.setdefault(key_alone(pod) if uid_of(pod) in numbers else group_key(pod), []).append(pod)
+        elif resources.labels_of(pod).get(names.POOL) and not _is_controlled_by_known_kind(pod):
+            groups.setdefault(key_alone(pod) if resources.uid_of(pod) in numbers else group_key(pod), []).append(pod)
     found: dict[str, Sequence[Pod]] = {
         uid: kept.of(("members", uid), partial(tuple, those), *those) for uid, those in members.items()
     }
@@ -107,61 +94,62 @@ def cluster_view(
     stored = kept.of(("storage",), partial(_storage, storage), *storage)
     kept.forget()
     by_name = {node["metadata"]["name"]: node for node in nodes}
-    by_uid = {uid_of(item): item for item in workflows}
-    by_key = None if shown is None else {key_of(item): item for item in shown}
+    by_uid = {resources.uid_of(item): item for item in workflows}
+    by_key = None if shown is None else {resources.key_of(item): item for item in shown}
     return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name, by_key, active_evictions(evictions), stored, by_uid)
 
 
-def _storage(objects: Iterable[Object]) -> Storage:
-    found: dict[str, dict[tuple[str, str], Object]] = {}
+def _storage(objects: Iterable[resources.Object]) -> Storage:
+    found: dict[str, dict[tuple[str, str], resources.Object]] = {}
     for item in objects:
-        found.setdefault(item["kind"], {})[key_of(item)] = item
+        found.setdefault(item["kind"], {})[resources.key_of(item)] = item
     volumes, classes = (
-        {name: item for (_, name), item in found.get(each.kind, {}).items()} for each in (VOLUMES, STORAGE_CLASSES)
+        {name: item for (_, name), item in found.get(each.kind, {}).items()}
+        for each in (resources.VOLUMES, resources.STORAGE_CLASSES)
     )
-    return Storage(found.get(VOLUME_CLAIMS.kind, {}), volumes, classes)
+    return Storage(found.get(resources.VOLUME_CLAIMS.kind, {}), volumes, classes)
 
 
-def _member(adapter: Adapter, item: Object, workload: str, pod: Object) -> Pod:
+def _member(adapter: Adapter, item: resources.Object, workload: str, pod: resources.Object) -> Pod:
     return _pod(pod, workload, *adapter.place(item, pod))
 
 
-def _group(key: GroupKey, pods: Sequence[Object], of: Workload | None, number: str) -> tuple[Workload, Sequence[Pod]]:
+def _group(key: GroupKey, pods: Sequence[resources.Object], of: Workload | None, number: str) -> tuple[Workload, Sequence[Pod]]:
     uid = group_uid(key)
     return pod_group(key, pods, of, number), tuple(_pod(pod, uid, role_of(pod), None) for pod in pods)
 
 
-def _is_controlled_by_known_kind(pod: Object) -> bool:
+def _is_controlled_by_known_kind(pod: resources.Object) -> bool:
     """Of a workload that is not labelled, or not listed yet: not a plain pod."""
-    owner = controller_of(pod)
+    owner = resources.controller_of(pod)
     return owner is not None and owner.get("kind") in {adapter.resource.kind for adapter in ADAPTERS} | {"RayCluster"}
 
 
-def _is_disrupted(pod: Object) -> bool:
+def _is_disrupted(pod: resources.Object) -> bool:
     """Whether Bailiff has ended it: with exit code 0 that is no completion, neither for its Job nor for Bailiff."""
-    return (condition_of(pod, names.DISRUPTION_TARGET) or {}).get("status") == "True"
+    return (resources.condition_of(pod, names.DISRUPTION_TARGET) or {}).get("status") == "True"
 
 
-def _pod(item: Object, workload: str, role: str, index: int | None) -> Pod:
-    spec, condition = item.get("spec") or {}, condition_of(item, names.PLACED)
+def _pod(item: resources.Object, workload: str, role: str, index: int | None) -> Pod:
+    spec, condition = item.get("spec") or {}, resources.condition_of(item, names.PLACED)
     return Pod(
         namespace=item["metadata"]["namespace"],
         name=item["metadata"]["name"],
-        uid=uid_of(item),
+        uid=resources.uid_of(item),
         resource_version=str(item["metadata"].get("resourceVersion", "")),
         workload=workload,
         role=role,
         index=index,
-        gated=is_gated(item),
+        gated=resources.is_gated(item),
         node_terms=len(required_terms(spec)),
         tolerations=tuple(spec.get("tolerations") or ()),
         deleting=item["metadata"].get("deletionTimestamp") is not None,
         finished=is_finished(item),
         succeeded=(item.get("status") or {}).get("phase") == "Succeeded" and not _is_disrupted(item),
         preempts=spec.get("preemptionPolicy") != "Never",
-        task_hash=labels_of(item).get(names.TASK_HASH, ""),
-        attempt=attempt_of(annotations_of(item).get(names.TASK, "")),
-        job=annotations_of(item).get(names.JOB, ""),
+        task_hash=resources.labels_of(item).get(names.TASK_HASH, ""),
+        attempt=attempt_of(resources.annotations_of(item).get(names.TASK, "")),
+        job=resources.annotations_of(item).get(names.JOB, ""),
         node=spec.get("nodeName") or "",
         nominated=(item.get("status") or {}).get("nominatedNodeName") or "",
         placed=None if condition is None else (str(condition.get("status")), str(condition.get("message") or "")),

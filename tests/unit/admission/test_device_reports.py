@@ -7,13 +7,7 @@ from tests.kits.log_builder import Story
 
 from bailiff_admission.pending_commands import pending_clears
 from bailiff_admission.request_handlers.reports import facts_of_report
-from bailiff_bus.messages.devices import (
-    DeviceClearedReport,
-    DeviceHealthyReport,
-    DeviceQuarantinedReport,
-    DeviceUnhealthyReport,
-    TaskIdleReport,
-)
+from bailiff_bus.messages import devices
 from bailiff_bus.messages.reports import NodeInventory, QuarantinedDevice
 from bailiff_core.admission import ReceivedRequest, admit_received
 from bailiff_core.admission.rejected import Rejected
@@ -43,28 +37,28 @@ def clear(story: Story, device: str = "0") -> Any:
 
 
 def test_dirty_and_clean_are_on_record_once(story: Story) -> None:
-    [fact] = from_n1(story, DeviceQuarantinedReport, quarantine=DIRTY)
+    [fact] = from_n1(story, devices.DeviceQuarantinedReport, quarantine=DIRTY)
     assert (fact.device, fact.reason, fact.job, fact.reading) == (GPU, "not-free", "low", READING)
-    assert from_n1(story, DeviceClearedReport, reading=READING) == []  # it is not dirty yet
+    assert from_n1(story, devices.DeviceClearedReport, reading=READING) == []  # it is not dirty yet
     story.cycle(fact)
-    assert from_n1(story, DeviceQuarantinedReport, quarantine=DIRTY) == []
-    [fact] = from_n1(story, DeviceClearedReport, reading=READING)
+    assert from_n1(story, devices.DeviceQuarantinedReport, quarantine=DIRTY) == []
+    [fact] = from_n1(story, devices.DeviceClearedReport, reading=READING)
     story.cycle(fact)
     assert story.state.nodes[0].quarantined == 0
 
 
 def test_broken_and_repaired_are_on_record_once(story: Story) -> None:
-    [fact] = from_n1(story, DeviceUnhealthyReport, reason="xid", code=79)
+    [fact] = from_n1(story, devices.DeviceUnhealthyReport, reason="xid", code=79)
     story.cycle(fact)
-    assert from_n1(story, DeviceUnhealthyReport, reason="xid", code=79) == []
-    [fact] = from_n1(story, DeviceHealthyReport)
+    assert from_n1(story, devices.DeviceUnhealthyReport, reason="xid", code=79) == []
+    [fact] = from_n1(story, devices.DeviceHealthyReport)
     story.cycle(fact)
-    assert from_n1(story, DeviceHealthyReport) == []
+    assert from_n1(story, devices.DeviceHealthyReport) == []
 
 
 def test_reports_of_strangers_and_of_unknown_devices_have_no_effect(story: Story) -> None:
-    assert from_n1(story, DeviceQuarantinedReport, quarantine=DIRTY, incarnation="another") == []
-    assert from_n1(story, DeviceQuarantinedReport, quarantine=DIRTY, device="GPU-9") == []
+    assert from_n1(story, devices.DeviceQuarantinedReport, quarantine=DIRTY, incarnation="another") == []
+    assert from_n1(story, devices.DeviceQuarantinedReport, quarantine=DIRTY, device="GPU-9") == []
 
 
 def announced(story: Story, *dirty: QuarantinedDevice) -> list[facts.Fact]:
@@ -102,7 +96,7 @@ def test_a_device_clear_request_is_pending_until_its_agent_has_answered(story: S
     [command] = pending_clears(story.state)
     assert (command.node, command.device, command.requested_by) == ("n1", GPU, story.state.last_fact)
     assert story.state.nodes[0].quarantined == 0b01  # a wish opens nothing
-    [fact] = from_n1(story, DeviceClearedReport, reading=READING, requested_by=command.requested_by)
+    [fact] = from_n1(story, devices.DeviceClearedReport, reading=READING, requested_by=command.requested_by)
     story.cycle(fact)
     assert [*pending_clears(story.state)] == []
 
@@ -111,7 +105,7 @@ def test_a_broken_device_is_asked_for_and_may_still_be_broken(story: Story) -> N
     story.breaks("n1", 0)
     [fact] = clear(story, GPU)
     story.cycle(fact)
-    [fact] = from_n1(story, DeviceUnhealthyReport, reason="lost")
+    [fact] = from_n1(story, devices.DeviceUnhealthyReport, reason="lost")
     story.cycle(fact)
     assert [*pending_clears(story.state)] == []
     assert not story.state.nodes[0].devices[0].healthy
@@ -136,7 +130,7 @@ def test_that_a_task_idles_or_works_again_is_on_record_once(story: Story) -> Non
             "attempt": 1,
             "task": 0,
         }
-        return facts_of_report(story.state, TaskIdleReport(**about, **fields))
+        return facts_of_report(story.state, devices.TaskIdleReport(**about, **fields))
 
     assert says(idle=False) == []
     [fact] = says(duration=60_000_000)

@@ -6,14 +6,7 @@ from tests.kits.log_builder import digest, policy
 from bailiff_core.admission import ReceivedRequest, admit_received
 from bailiff_core.admission.rejected import Rejected
 from bailiff_core.explain import explain_job
-from bailiff_core.records.facts import (
-    JobEvictionRequested,
-    JobMigrationRequested,
-    JobPaused,
-    JobResumed,
-    NodeDrained,
-    NodeUndrained,
-)
+from bailiff_core.records import facts
 from bailiff_core.records.job_requests import EvictJob, MigrateJob, PauseJob, ResumeJob
 from bailiff_core.records.node_requests import DrainNode, UndrainNode
 
@@ -40,9 +33,9 @@ def running(story):
 @pytest.mark.parametrize(
     ("body", "fact"),
     [
-        (EvictJob(job="train", reason="noon"), JobEvictionRequested),
-        (PauseJob(job="train", reason="noon"), JobPaused),
-        (PauseJob(job="waits", reason="noon"), JobPaused),
+        (EvictJob(job="train", reason="noon"), facts.JobEvictionRequested),
+        (PauseJob(job="train", reason="noon"), facts.JobPaused),
+        (PauseJob(job="waits", reason="noon"), facts.JobPaused),
     ],
 )
 def test_a_request_about_a_job_becomes_its_record_with_the_reason(running, body, fact):
@@ -55,11 +48,11 @@ def test_paused_and_resumed_once_each(running):
     running.pause("train")
     assert "paused already, since #" in refused(running, PauseJob(job="train"), "already-paused")
     (found,) = ask(running, ResumeJob(job="train"))
-    assert found == JobResumed(request=found.request, job="train")
+    assert found == facts.JobResumed(request=found.request, job="train")
 
 
 def test_each_hold_is_paused_and_resumed_once(running):
-    running.cycle(JobPaused(request=running.request(), job="train", reason="suspended", hold="kubernetes"))
+    running.cycle(facts.JobPaused(request=running.request(), job="train", reason="suspended", hold="kubernetes"))
     refused(running, PauseJob(job="train", hold="kubernetes"), "already-paused")
     assert "kubernetes holds it since #" in refused(running, ResumeJob(job="train"), "not-paused")
     running.pause("train")
@@ -67,7 +60,7 @@ def test_each_hold_is_paused_and_resumed_once(running):
     running.resume("train")
     assert running.job("train").pause_reason == "suspended"
     refused(running, ResumeJob(job="train"), "not-paused")
-    running.cycle(JobResumed(request=running.request(), job="train", hold="kubernetes"))
+    running.cycle(facts.JobResumed(request=running.request(), job="train", hold="kubernetes"))
     assert running.job("train").paused_seq is None
 
 
@@ -79,7 +72,7 @@ def test_an_operator_s_pause_holds_over_its_owner_s_resume_also_of_a_job_that_is
     story.started("theirs")
     story.pause("theirs", reason="a new script")
     ops, ada = {"actor": "ops", "auth": "signed"}, {"actor": "ada", "auth": "signed"}
-    assert isinstance(ask(story, PauseJob(job="theirs"), **ops)[0], JobPaused)
+    assert isinstance(ask(story, PauseJob(job="theirs"), **ops)[0], facts.JobPaused)
     story.actor = "ops"
     story.pause("theirs", reason="it floods the file system")
     refused(story, PauseJob(job="theirs"), "already-paused", **ops)
@@ -91,7 +84,7 @@ def test_an_operator_s_pause_holds_over_its_owner_s_resume_also_of_a_job_that_is
     assert "it floods the file system" in reason
     story.yields("theirs")
     assert "which only an operator may" in explain_job(story.state, story.job("theirs"), story.records)[0].sentences[0].text
-    assert isinstance(ask(story, ResumeJob(job="theirs"), **ops)[0], JobResumed)
+    assert isinstance(ask(story, ResumeJob(job="theirs"), **ops)[0], facts.JobResumed)
     story.actor = "ops"
     story.resume("theirs")
     assert (story.job("theirs").holds, story.job("theirs").phase) == ({}, "starting")
@@ -135,7 +128,7 @@ def test_a_migration_without_a_free_placement_is_refused_with_the_reason(running
     refused(running, MigrateJob(job="train", node="n9"), "no-such-node")
     running.node("n3", gpus=4)
     (found,) = ask(running, MigrateJob(job="train", node="n3"))
-    assert found == JobMigrationRequested(request=found.request, job="train", node="n3")
+    assert found == facts.JobMigrationRequested(request=found.request, job="train", node="n3")
     running.drain("n3", "graceful")
     assert "is draining" in refused(running, MigrateJob(job="train", node="n3"), "node-unschedulable")
     running.silent("n3")
@@ -164,7 +157,7 @@ def test_only_operators_drain(running):
     running.apply_policy(policy(identity={"operators": ["ops"]}))
     refused(running, DrainNode(node="n1"), "not-permitted", actor="alice")
     (found,) = ask(running, DrainNode(node="n1", mode="quick", reason="driver"), actor="ops", auth="signed")
-    assert found == NodeDrained(request=found.request, node="n1", mode="quick", reason="driver")
+    assert found == facts.NodeDrained(request=found.request, node="n1", mode="quick", reason="driver")
 
 
 def test_where_requests_are_signed_these_are_too(running):
@@ -181,4 +174,4 @@ def test_what_is_not_drained_cannot_be_undrained(running):
     refused(running, DrainNode(node="n9"), "no-such-node")
     running.drain("n1", "graceful")
     (found,) = ask(running, UndrainNode(node="n1", reason="done"))
-    assert found == NodeUndrained(request=found.request, node="n1", reason="done")
+    assert found == facts.NodeUndrained(request=found.request, node="n1", reason="done")

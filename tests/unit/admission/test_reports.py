@@ -5,19 +5,7 @@ from tests.kits.story_script import play
 from tests.unit.admission.kit import announced, report
 
 from bailiff_admission.request_handlers.reports import ReportNumbers, facts_of_report, orphans_of
-from bailiff_bus.messages.reports import (
-    EvictionStageReport,
-    NodeHeartbeat,
-    TaskCancelEvictionRefusedReport,
-    TaskEvictionCancelledReport,
-    TaskExitedReport,
-    TaskProgressReport,
-    TaskReleasedReport,
-    TaskResumedReport,
-    TaskStartedReport,
-    TaskStartRefusedReport,
-    TrackedTask,
-)
+from bailiff_bus.messages import reports
 from bailiff_core.admission.rejected import Rejected
 from bailiff_core.records.facts import Checkpoint, JobEvictionRequested, Stage, TaskExited
 
@@ -31,7 +19,7 @@ def of_task(kind, job="low", attempt=1, task=0, **fields):
 
 
 def held(job="low", attempt=1, task=0, state="running", **fields):
-    return TrackedTask(job=job, attempt=attempt, task=task, state=state, **fields)
+    return reports.TrackedTask(job=job, attempt=attempt, task=task, state=state, **fields)
 
 
 # --- numbers
@@ -43,7 +31,7 @@ def take(numbers, story, report):
 
 def test_numbers_are_taken_once_and_in_order(story):
     numbers = ReportNumbers()
-    assert [take(numbers, story, of_task(TaskStartedReport, number=n)) for n in (1, 2, 2, 1, 3)] == [
+    assert [take(numbers, story, of_task(reports.TaskStartedReport, number=n)) for n in (1, 2, 2, 1, 3)] == [
         "next",
         "next",
         "repeat",
@@ -54,39 +42,39 @@ def test_numbers_are_taken_once_and_in_order(story):
 
 def test_a_gap_stays_one_until_the_missing_report_or_an_announcement(story):
     numbers = ReportNumbers()
-    take(numbers, story, of_task(TaskStartedReport, number=1))
-    assert take(numbers, story, of_task(TaskStartedReport, number=3)) == "gap"
-    assert take(numbers, story, of_task(TaskStartedReport, number=4)) == "gap"
-    assert take(numbers, story, of_task(TaskStartedReport, number=2)) == "next"
-    assert take(numbers, story, of_task(TaskStartedReport, number=5)) == "gap"
+    take(numbers, story, of_task(reports.TaskStartedReport, number=1))
+    assert take(numbers, story, of_task(reports.TaskStartedReport, number=3)) == "gap"
+    assert take(numbers, story, of_task(reports.TaskStartedReport, number=4)) == "gap"
+    assert take(numbers, story, of_task(reports.TaskStartedReport, number=2)) == "next"
+    assert take(numbers, story, of_task(reports.TaskStartedReport, number=5)) == "gap"
     assert take(numbers, story, announced(life=1, number=6)) == "next"
-    assert take(numbers, story, of_task(TaskStartedReport, number=5)) == "repeat"
-    assert take(numbers, story, of_task(TaskStartedReport, number=7)) == "next"
+    assert take(numbers, story, of_task(reports.TaskStartedReport, number=5)) == "repeat"
+    assert take(numbers, story, of_task(reports.TaskStartedReport, number=7)) == "next"
 
 
 def test_heartbeats_show_what_was_missed(story):
     numbers = ReportNumbers()
-    assert take(numbers, story, report(NodeHeartbeat, number=9)) == "next"  # nothing is known yet
-    take(numbers, story, of_task(TaskStartedReport, number=1))
-    assert take(numbers, story, report(NodeHeartbeat, number=1)) == "next"
-    assert take(numbers, story, report(NodeHeartbeat, number=0)) == "next"  # overtaken on the way
-    assert take(numbers, story, report(NodeHeartbeat, number=2)) == "gap"
-    assert take(numbers, story, of_task(TaskStartedReport, number=2)) == "next"
+    assert take(numbers, story, report(reports.NodeHeartbeat, number=9)) == "next"  # nothing is known yet
+    take(numbers, story, of_task(reports.TaskStartedReport, number=1))
+    assert take(numbers, story, report(reports.NodeHeartbeat, number=1)) == "next"
+    assert take(numbers, story, report(reports.NodeHeartbeat, number=0)) == "next"  # overtaken on the way
+    assert take(numbers, story, report(reports.NodeHeartbeat, number=2)) == "gap"
+    assert take(numbers, story, of_task(reports.TaskStartedReport, number=2)) == "next"
 
 
 def test_every_incarnation_counts_for_itself(story):
     numbers = ReportNumbers()
-    assert take(numbers, story, of_task(TaskStartedReport, number=5)) == "next"
-    assert take(numbers, story, report(TaskStartedReport, life=2, number=1, job="low", attempt=1, task=0)) == "next"
-    assert not numbers.complete(of_task(TaskStartedReport))
+    assert take(numbers, story, of_task(reports.TaskStartedReport, number=5)) == "next"
+    assert take(numbers, story, report(reports.TaskStartedReport, life=2, number=1, job="low", attempt=1, task=0)) == "next"
+    assert not numbers.complete(of_task(reports.TaskStartedReport))
     take(numbers, story, announced(number=2))
     assert numbers.complete(announced())
 
 
 def test_what_the_log_knows_already_is_a_repeat_for_a_new_writer(story):
     story.cycle(story.joined("n1").model_copy(update={"report_number": 4}))
-    assert take(ReportNumbers(), story, of_task(TaskStartedReport, number=4)) == "repeat"
-    assert take(ReportNumbers(), story, of_task(TaskStartedReport, number=5)) == "next"
+    assert take(ReportNumbers(), story, of_task(reports.TaskStartedReport, number=4)) == "repeat"
+    assert take(ReportNumbers(), story, of_task(reports.TaskStartedReport, number=5)) == "next"
 
 
 # --- single reports
@@ -94,76 +82,80 @@ def test_what_the_log_knows_already_is_a_repeat_for_a_new_writer(story):
 
 def test_the_course_of_a_task(story):
     story.submit("job", gpus=1)
-    assert names(facts_of_report(story.state, of_task(TaskStartedReport, "job", node="n2"))) == ["TaskStarted"]
-    assert names(facts_of_report(story.state, of_task(TaskStartRefusedReport, "job", node="n2", reason="busy"))) == [
+    assert names(facts_of_report(story.state, of_task(reports.TaskStartedReport, "job", node="n2"))) == ["TaskStarted"]
+    assert names(facts_of_report(story.state, of_task(reports.TaskStartRefusedReport, "job", node="n2", reason="busy"))) == [
         "TaskStartRefused"
     ]
-    assert names(facts_of_report(story.state, of_task(TaskExitedReport, "job", node="n2", exit_code=1))) == ["TaskExited"]
+    assert names(facts_of_report(story.state, of_task(reports.TaskExitedReport, "job", node="n2", exit_code=1))) == ["TaskExited"]
     story.started("job")
-    assert facts_of_report(story.state, of_task(TaskStartedReport, "job", node="n2")) == []
-    assert facts_of_report(story.state, of_task(TaskStartRefusedReport, "job", node="n2", reason="busy")) == []
-    (ended,) = facts_of_report(story.state, of_task(TaskExitedReport, "job", node="n2", exit_code=-9, reason="oom"))
+    assert facts_of_report(story.state, of_task(reports.TaskStartedReport, "job", node="n2")) == []
+    assert facts_of_report(story.state, of_task(reports.TaskStartRefusedReport, "job", node="n2", reason="busy")) == []
+    (ended,) = facts_of_report(story.state, of_task(reports.TaskExitedReport, "job", node="n2", exit_code=-9, reason="oom"))
     assert (ended.exit_code, ended.reason, ended.node) == (-9, "oom", "n2")
     story.cycle(ended)
-    assert facts_of_report(story.state, of_task(TaskExitedReport, "job", node="n2", exit_code=0)) == []
-    assert names(facts_of_report(story.state, of_task(TaskReleasedReport, "job", node="n2"))) == ["TaskReleased"]
+    assert facts_of_report(story.state, of_task(reports.TaskExitedReport, "job", node="n2", exit_code=0)) == []
+    assert names(facts_of_report(story.state, of_task(reports.TaskReleasedReport, "job", node="n2"))) == ["TaskReleased"]
     story.releases("job")
-    assert facts_of_report(story.state, of_task(TaskReleasedReport, "job", node="n2")) == []
+    assert facts_of_report(story.state, of_task(reports.TaskReleasedReport, "job", node="n2")) == []
 
 
 @pytest.mark.parametrize(
     "wrong", [{"job": "nobody"}, {"job": "done"}, {"attempt": 0}, {"task": 2}, {"life": 2}, {"node": "n2"}, {"node": "n9"}]
 )
 def test_a_report_about_an_unknown_task_has_no_effect(story, wrong):
-    assert facts_of_report(story.state, of_task(TaskExitedReport, **{"exit_code": 0, **wrong})) == []
-    assert facts_of_report(story.state, of_task(TaskReleasedReport, **wrong)) == []
+    assert facts_of_report(story.state, of_task(reports.TaskExitedReport, **{"exit_code": 0, **wrong})) == []
+    assert facts_of_report(story.state, of_task(reports.TaskReleasedReport, **wrong)) == []
 
 
 @pytest.mark.parametrize("wrong", [{"attempt": 2}, {"attempt": 2**53 - 1}, {"ordered_by": 2**53 - 1}])
 def test_a_report_about_what_was_not_ordered_yet_is_rejected(story, wrong):
-    found = facts_of_report(story.state, of_task(TaskExitedReport, **{"exit_code": 0, **wrong}))
+    found = facts_of_report(story.state, of_task(reports.TaskExitedReport, **{"exit_code": 0, **wrong}))
     assert isinstance(found, Rejected)
     assert found.code == "beyond-log"
     story.state.truncation_unreconciled = True  # agents know more than the log
-    assert facts_of_report(story.state, of_task(TaskExitedReport, **{"exit_code": 0, **wrong})) in (
+    assert facts_of_report(story.state, of_task(reports.TaskExitedReport, **{"exit_code": 0, **wrong})) in (
         [],
         [TaskExited(job="low", attempt=1, task=0, node="n1", exit_code=0)],
     )
 
 
 def test_heartbeats_are_no_facts(story):
-    assert facts_of_report(story.state, report(NodeHeartbeat)) == []
+    assert facts_of_report(story.state, report(reports.NodeHeartbeat)) == []
 
 
 def test_a_reserved_task_cannot_be_released(story):
     play("submit high: interactive, 2 x 8 gpus; propose; high is reserved", story=story)
     where = story.state.nodes[story.job("high").tasks[0].node].name
-    assert facts_of_report(story.state, of_task(TaskReleasedReport, "high", node=where)) == []
+    assert facts_of_report(story.state, of_task(reports.TaskReleasedReport, "high", node=where)) == []
 
 
 def test_stages_are_recorded_once(story):
     story.cancel("low")
     story.begin("low")
-    reached = of_task(EvictionStageReport, stage="term_sent", elapsed=7)
+    reached = of_task(reports.EvictionStageReport, stage="term_sent", elapsed=7)
     (fact,) = facts_of_report(story.state, reached)
     assert (fact.stage, fact.elapsed) == ("term_sent", 7)
     story.cycle(fact)
     assert facts_of_report(story.state, reached) == []
-    assert names(facts_of_report(story.state, of_task(EvictionStageReport, stage="kill_sent"))) == ["EvictionStageReached"]
+    assert names(facts_of_report(story.state, of_task(reports.EvictionStageReport, stage="kill_sent"))) == [
+        "EvictionStageReached"
+    ]
 
 
 def test_reports_after_a_cancelled_eviction(story):
-    assert facts_of_report(story.state, of_task(TaskEvictionCancelledReport)) == []  # no cancellation
-    assert facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport)) == []
+    assert facts_of_report(story.state, of_task(reports.TaskEvictionCancelledReport)) == []  # no cancellation
+    assert facts_of_report(story.state, of_task(reports.TaskCancelEvictionRefusedReport)) == []
     play("submit high: interactive, 2 x 8 gpus; propose; begin low; cancel high", story=story)
-    cancelled = of_task(TaskEvictionCancelledReport)
+    cancelled = of_task(reports.TaskEvictionCancelledReport)
     assert names(facts_of_report(story.state, cancelled)) == ["TaskEvictionCancelled"]
     story.cycle(*facts_of_report(story.state, cancelled))
     assert facts_of_report(story.state, cancelled) == []
-    refused = facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport, task=1))
+    refused = facts_of_report(story.state, of_task(reports.TaskCancelEvictionRefusedReport, task=1))
     assert names(refused) == ["TaskCancelEvictionRefused"]
     story.cycle(*refused)
-    assert facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport)) == []  # the first one continues the gang's
+    assert (
+        facts_of_report(story.state, of_task(reports.TaskCancelEvictionRefusedReport)) == []
+    )  # the first one continues the gang's
 
 
 # --- announcements
@@ -249,7 +241,7 @@ def test_an_earlier_member_of_the_number_says_nothing_of_the_one_that_is_to_star
 
 def test_an_end_that_its_node_did_not_see_is_on_record_as_such(story):
     story.submit("job", gpus=1)
-    (ended,) = facts_of_report(story.state, of_task(TaskExitedReport, "job", node="n2", exit_code=-9, unobserved=True))
+    (ended,) = facts_of_report(story.state, of_task(reports.TaskExitedReport, "job", node="n2", exit_code=-9, unobserved=True))
     assert ended.unobserved
     found = facts_of_report(story.state, announced("n2", tasks=[held("job", state="exited", exit_code=-9, unobserved=True)]))
     assert [fact.unobserved for fact in found if isinstance(fact, TaskExited)] == [True]
@@ -283,12 +275,12 @@ def test_a_stage_keeps_its_facts_and_is_recorded_once(story):
     story.cancel("low")
     story.begin("low")
     noticed = of_task(
-        EvictionStageReport, stage="noticed", attached=True, step=6, step_rate_milli=1000, term_after=120, kill_after=150
+        reports.EvictionStageReport, stage="noticed", attached=True, step=6, step_rate_milli=1000, term_after=120, kill_after=150
     )
     (fact,) = facts_of_report(story.state, noticed)
     assert (fact.attached, fact.step, fact.step_rate_milli, fact.term_after, fact.kill_after) == (True, 6, 1000, 120, 150)
     story.cycle(fact)
-    saved = of_task(EvictionStageReport, stage="checkpoint_committed", checkpoint=SAVED, elapsed=3)
+    saved = of_task(reports.EvictionStageReport, stage="checkpoint_committed", checkpoint=SAVED, elapsed=3)
     (fact,) = facts_of_report(story.state, saved)
     assert (fact.checkpoint, fact.elapsed) == (SAVED, 3)
     story.cycle(fact)
@@ -297,7 +289,9 @@ def test_a_stage_keeps_its_facts_and_is_recorded_once(story):
 
 def test_a_node_says_once_that_it_carries_out_a_shorter_grace(story):
     def noticed(kill_after):
-        return facts_of_report(story.state, of_task(EvictionStageReport, stage="noticed", attached=True, kill_after=kill_after))
+        return facts_of_report(
+            story.state, of_task(reports.EvictionStageReport, stage="noticed", attached=True, kill_after=kill_after)
+        )
 
     story.cancel("low")
     story.begin("low")
@@ -313,7 +307,7 @@ def test_a_node_says_once_that_it_carries_out_a_shorter_grace(story):
 
 def test_a_step_may_be_confirmed_again_where_it_is_raised(story):
     def confirmed(step):
-        found = facts_of_report(story.state, of_task(EvictionStageReport, stage="step_confirmed", step=step))
+        found = facts_of_report(story.state, of_task(reports.EvictionStageReport, stage="step_confirmed", step=step))
         story.cycle(*found) if found else None
         return [fact.step for fact in found]
 
@@ -334,21 +328,21 @@ def test_the_inventory_brings_every_stage_with_its_facts_before_the_end(story):
 
 
 def test_progress_counts_where_it_says_something_new(story):
-    first = of_task(TaskProgressReport, step=7, total_steps=100, step_rate_milli=10, checkpoint=SAVED, checkpoint_age=3)
+    first = of_task(reports.TaskProgressReport, step=7, total_steps=100, step_rate_milli=10, checkpoint=SAVED, checkpoint_age=3)
     (fact,) = facts_of_report(story.state, first)
     assert (fact.step, fact.total_steps, fact.step_rate_milli, fact.checkpoint, fact.checkpoint_age) == (7, 100, 10, SAVED, 3)
     story.cycle(fact)
     assert facts_of_report(story.state, first) == []  # an agent that was restarted says it again
-    assert names(facts_of_report(story.state, of_task(TaskProgressReport, step=8))) == ["TaskProgressed"]
+    assert names(facts_of_report(story.state, of_task(reports.TaskProgressReport, step=8))) == ["TaskProgressed"]
 
 
 @pytest.mark.parametrize(("known", "step", "lost"), [(None, 91, 0), (100, 91, 10), (100, 101, 0), (100, 0, 101)])
 def test_a_resumed_task_loses_the_steps_that_it_repeats(story, known, step, lost):
     story.job("low").step = known  # what its earlier attempts are known to have done
-    (fact,) = facts_of_report(story.state, of_task(TaskResumedReport, step=step, from_attempt=0, skipped_checkpoints=1))
+    (fact,) = facts_of_report(story.state, of_task(reports.TaskResumedReport, step=step, from_attempt=0, skipped_checkpoints=1))
     assert (fact.step, fact.from_attempt, fact.skipped_checkpoints, fact.steps_lost) == (step, 0, 1, lost)
     story.cycle(fact)
-    assert facts_of_report(story.state, of_task(TaskResumedReport, step=step)) == []
+    assert facts_of_report(story.state, of_task(reports.TaskResumedReport, step=step)) == []
     story.job("low").step = None  # no record said so
 
 

@@ -10,15 +10,7 @@ from bailiff_core.actions.failure import DecisionError
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import state_digest
-from bailiff_core.records.facts import (
-    ClockAdvanced,
-    DecisionFailed,
-    LogTruncated,
-    StateDigest,
-    TaskExited,
-    TaskReleased,
-    TruncationReconciled,
-)
+from bailiff_core.records import facts
 from bailiff_core.records.wire import decode, encode
 
 
@@ -32,7 +24,7 @@ def full_cycle(story, cut=None):
 
 
 def _ends(story, job):
-    return [TaskExited(**story.at(job, 0), exit_code=0), TaskReleased(**story.at(job, 0))]
+    return [facts.TaskExited(**story.at(job, 0), exit_code=0), facts.TaskReleased(**story.at(job, 0))]
 
 
 def test_a_complete_cycle(story):
@@ -104,13 +96,13 @@ def test_replay_finds_a_difference_in_the_headers(story):
 
 def test_replay_finds_a_fact_amid_decisions(story):
     full_cycle(story)
-    fact = replace(story.records[-1], type=ClockAdvanced.type_name(), data=ClockAdvanced())
+    fact = replace(story.records[-1], type=facts.ClockAdvanced.type_name(), data=facts.ClockAdvanced())
     assert replayed([*story.wires[:-1], encode(fact)]).difference.expected == "the rest of the cycle's decisions"
 
 
 def test_replay_checks_state_digests(story):
     story.node("n1")
-    story.cycle(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.state)))
+    story.cycle(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.state)))
     assert replayed(story.wires).digests == 1
     wrong = replayed([*story.wires[:-1], encode(_with(story.records[-1], digest="0" * 64))])
     assert wrong.difference.expected == f"state digest {story.records[-1].data.digest}"
@@ -154,7 +146,7 @@ def test_a_job_that_cannot_be_decided_on_is_blocked(story, monkeypatch):
     story.node("n1", gpus=0, boot=2)
     story.submit("odd", gpus=1)
     monkeypatch.setattr(allocate, "find_within_bounds", fails)
-    story.cycle(DecisionFailed(job="odd", error="odd indeed"), story.joined("n1", gpus=8, boot=3))
+    story.cycle(facts.DecisionFailed(job="odd", error="odd indeed"), story.joined("n1", gpus=8, boot=3))
     story.submit("fine", gpus=2)
     story.expect("JobPlaced", job="fine")
     assert story.job("odd").phase == "pending"
@@ -166,10 +158,10 @@ def test_a_job_that_cannot_be_decided_on_is_blocked(story, monkeypatch):
 
 
 def test_an_accepted_truncation_is_kept_in_the_state(story):
-    story.cycle(LogTruncated(request=story.request(), epoch=4, seq=99))
+    story.cycle(facts.LogTruncated(request=story.request(), epoch=4, seq=99))
     assert story.state.accepted_truncation == (4, 99)
     assert folded(story.wires).accepted_truncation == (4, 99)
-    story.cycle(LogTruncated(request=story.request(), epoch=3, seq=100))
+    story.cycle(facts.LogTruncated(request=story.request(), epoch=3, seq=100))
     assert story.state.accepted_truncation == (4, 99), "a smaller loss, accepted late, takes nothing back"
 
 
@@ -180,14 +172,14 @@ def test_after_an_accepted_truncation_nothing_starts_until_it_is_reconciled(stor
     story.submit("high", gpus=8, cls="interactive")
     story.propose()
     story.begin("low")
-    story.cycle(LogTruncated(request=story.request(), epoch=4, seq=99))
+    story.cycle(facts.LogTruncated(request=story.request(), epoch=4, seq=99))
     story.submit("more", gpus=1)
     story.exits("low", 85)
     story.releases("low")
     assert story.phases() == {"low": "pending", "high": "reserved", "more": "pending"}
     assert story.state.selection is None
 
-    story.cycle(TruncationReconciled())
+    story.cycle(facts.TruncationReconciled())
     story.expect("JobStarting", job="high")
     assert folded(story.wires).truncation_unreconciled is False
 

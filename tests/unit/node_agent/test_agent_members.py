@@ -7,14 +7,8 @@ import pytest
 from tests.kits.agent import carry_out
 from tests.unit.node_agent.lease import SECOND, Node
 
+from bailiff_bus.messages import reports
 from bailiff_bus.messages.commands import CancelEviction, Evict, RecordRef, StartTask, TaskAssignment
-from bailiff_bus.messages.reports import (
-    NodeInventory,
-    TaskExitedReport,
-    TaskReleasedReport,
-    TaskStartedReport,
-    TaskStartRefusedReport,
-)
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.devices.ledger import ShareLedger
@@ -61,9 +55,9 @@ def messages(node: Node, kind: type[Any]) -> list[Any]:
 async def test_two_halves_of_a_device_run_side_by_side_and_a_third_part_does_not(node: Node) -> None:
     for number, job in enumerate(("one", "two")):
         await carry_out(node.agent, start(node, job, 10 + number, half()))
-    assert [report.job for report in messages(node, TaskStartedReport)] == ["one", "two"]
+    assert [report.job for report in messages(node, reports.TaskStartedReport)] == ["one", "two"]
     await carry_out(node.agent, start(node, "three", 12, half(milli=100)))
-    refused = messages(node, TaskStartRefusedReport)
+    refused = messages(node, reports.TaskStartRefusedReport)
     assert [(report.job, report.reason) for report in refused] == [("three", f"{GPU} is still in use by one, attempt 1")]
     assert refused[0].in_use, "which ends by itself: the node is not excluded for the job"
 
@@ -73,13 +67,13 @@ async def test_a_shared_device_is_not_given_out_whole_nor_a_whole_one_shared(nod
     await carry_out(node.agent, start(node, "whole", 11, TaskAssignment(task=0, devices=(GPU,))))
     await carry_out(node.agent, start(node, "other", 12, TaskAssignment(task=0, devices=("GPU-sim-n1-1",))))
     await carry_out(node.agent, start(node, "guest", 13, TaskAssignment(task=0, devices=("GPU-sim-n1-1",), gpu_share_bytes=1)))
-    assert [report.job for report in messages(node, TaskStartRefusedReport)] == ["whole", "guest"]
+    assert [report.job for report in messages(node, reports.TaskStartRefusedReport)] == ["whole", "guest"]
 
 
 async def test_a_start_that_was_overtaken_on_a_shared_device_still_counts(node: Node) -> None:
     await carry_out(node.agent, start(node, "late", 20, half()))
     await carry_out(node.agent, start(node, "early", 10, half()))
-    assert [report.job for report in messages(node, TaskStartedReport)] == ["late", "early"]
+    assert [report.job for report in messages(node, reports.TaskStartedReport)] == ["late", "early"]
 
 
 async def test_the_next_agent_knows_the_shares_of_devices(node: Node) -> None:
@@ -90,8 +84,8 @@ async def test_the_next_agent_knows_the_shares_of_devices(node: Node) -> None:
     await node.fence()
     await carry_out(again, start(node, "two", 11, half()))
     await carry_out(again, start(node, "three", 12, half()))
-    assert [report.job for report in messages(node, TaskStartedReport)][-1] == "two"
-    assert [report.job for report in messages(node, TaskStartRefusedReport)] == ["three"]
+    assert [report.job for report in messages(node, reports.TaskStartedReport)][-1] == "two"
+    assert [report.job for report in messages(node, reports.TaskStartRefusedReport)] == ["three"]
 
 
 async def test_a_share_that_is_forgotten_is_free(node: Node) -> None:
@@ -116,7 +110,7 @@ async def test_the_tasks_of_a_gang_start_concurrently(node: Node, monkeypatch: p
     monkeypatch.setattr(runtime, "start", once_both_begin)
     async with asyncio.timeout(60):
         await carry_out(node.agent, start(node, "wide", 10, TaskAssignment(task=0), TaskAssignment(task=1)))
-    assert sorted(report.task for report in messages(node, TaskStartedReport)) == [0, 1]
+    assert sorted(report.task for report in messages(node, reports.TaskStartedReport)) == [0, 1]
 
 
 class SlowStarts:
@@ -140,17 +134,17 @@ async def test_a_job_starts_while_another_one_takes_long_to_start(node: Node, mo
     starts = SlowStarts(node, monkeypatch, "slow")
     await node.agent.obey(start(node, "slow", 10, TaskAssignment(task=0)))
     await carry_out(node.agent, start(node, "quick", 11, TaskAssignment(task=0)))
-    assert [report.job for report in messages(node, TaskStartedReport)] == ["quick"]
+    assert [report.job for report in messages(node, reports.TaskStartedReport)] == ["quick"]
     starts.permitted["slow"].set()
     await node.agent.launched("slow")
-    assert [report.job for report in messages(node, TaskStartedReport)] == ["quick", "slow"]
+    assert [report.job for report in messages(node, reports.TaskStartedReport)] == ["quick", "slow"]
 
 
 async def test_the_devices_of_a_task_that_is_starting_are_in_use(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     starts = SlowStarts(node, monkeypatch, "slow")
     await node.agent.obey(start(node, "slow", 10, TaskAssignment(task=0, devices=(GPU,))))
     await carry_out(node.agent, start(node, "thief", 11, TaskAssignment(task=0, devices=(GPU,))))
-    (refused,) = messages(node, TaskStartRefusedReport)
+    (refused,) = messages(node, reports.TaskStartRefusedReport)
     assert refused.job == "thief"
     assert GPU in refused.reason
     starts.permitted["slow"].set()
@@ -166,24 +160,24 @@ async def test_an_eviction_waits_until_its_task_has_started(node: Node, monkeypa
     assert not eviction.done()
     starts.permitted["slow"].set()
     await eviction
-    assert [report.job for report in messages(node, TaskStartedReport)] == ["other", "slow"]
-    assert not messages(node, TaskStartRefusedReport)  # as an eviction of a task that is not there would say
+    assert [report.job for report in messages(node, reports.TaskStartedReport)] == ["other", "slow"]
+    assert not messages(node, reports.TaskStartRefusedReport)  # as an eviction of a task that is not there would say
 
 
 async def test_a_task_starts_while_another_one_is_evicted(node: Node) -> None:
     await carry_out(node.agent, start(node, "wide", 10, TaskAssignment(task=0), TaskAssignment(task=1)))
     await carry_out(node.agent, evict(node, "wide", 30, 1))
     await carry_out(node.agent, start(node, "wide", 25, TaskAssignment(task=2)))  # ordered before, delivered after
-    assert [report.task for report in messages(node, TaskStartedReport)] == [0, 1, 2]
+    assert [report.task for report in messages(node, reports.TaskStartedReport)] == [0, 1, 2]
     await carry_out(node.agent, start(node, "wide", 29, TaskAssignment(task=1)))
-    assert [report.task for report in messages(node, TaskStartedReport)] == [0, 1, 2]
+    assert [report.task for report in messages(node, reports.TaskStartedReport)] == [0, 1, 2]
 
 
 async def test_an_answer_names_the_order_that_it_is_about(node: Node) -> None:
     await carry_out(node.agent, start(node, "wide", 10, TaskAssignment(task=0)))
     await carry_out(node.agent, evict(node, "wide", 30, 5))
-    assert [report.ordered_by for report in messages(node, TaskStartedReport)] == [10]
-    assert [report.ordered_by for report in messages(node, TaskReleasedReport)] == [30]
+    assert [report.ordered_by for report in messages(node, reports.TaskStartedReport)] == [10]
+    assert [report.ordered_by for report in messages(node, reports.TaskReleasedReport)] == [30]
 
 
 async def test_the_next_agent_still_knows_by_which_order_a_member_came(node: Node) -> None:
@@ -192,7 +186,7 @@ async def test_the_next_agent_still_knows_by_which_order_a_member_came(node: Nod
     node.machine.kill(TaskKey("wide", 1, "0"))
     node.agent = Agent(node.agent.context, node.agent._clock_and_ids, node.agent._metrics, lambda: None)
     await node.agent.adopt()
-    (entry,) = messages(node, NodeInventory)[-1].tasks
+    (entry,) = messages(node, reports.NodeInventory)[-1].tasks
     assert (entry.state, entry.ordered_by) == ("exited", 10)
 
 
@@ -204,10 +198,10 @@ async def test_a_start_interrupted_by_an_agent_crash_is_not_answered_with_the_pr
     await node.agent.adopt()
     await node.fence()
     await carry_out(node.agent, start(node, "wide", 25, TaskAssignment(task=0)))
-    assert [(report.ordered_by, report.reason) for report in messages(node, TaskStartRefusedReport)] == [
+    assert [(report.ordered_by, report.reason) for report in messages(node, reports.TaskStartRefusedReport)] == [
         (25, "the task was started on this node before, and is gone")
     ]
-    assert not [report for report in messages(node, TaskExitedReport) if report.ordered_by != 10]
+    assert not [report for report in messages(node, reports.TaskExitedReport) if report.ordered_by != 10]
 
 
 async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -> None:
@@ -217,7 +211,7 @@ async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -
     await carry_out(node.agent, start(node, "secret", 11, TaskAssignment(task=0)).model_copy(update={"spec": secrets}))
     other = JobSpec(command="true", runtime="process")
     await carry_out(node.agent, start(node, "other", 12, TaskAssignment(task=0)).model_copy(update={"spec": other}))
-    refused = {report.job: report.reason for report in messages(node, TaskStartRefusedReport)}
+    refused = {report.job: report.reason for report in messages(node, reports.TaskStartRefusedReport)}
     assert list(refused) == ["gone", "secret", "other"]
     assert "GPU-that-was-here" in refused["gone"]
     assert "no secret named 'xxx" in refused["secret"]
@@ -241,11 +235,11 @@ async def test_a_start_that_was_overtaken_by_lost_orders_is_answered_and_not_car
     await node.fence()
     late = start(node, "low", 5, TaskAssignment(task=0))
     await carry_out(node.agent, late)
-    assert not messages(node, TaskStartRefusedReport)
+    assert not messages(node, reports.TaskStartRefusedReport)
     await carry_out(node.agent, late.model_copy(update={"sender_epoch": 2}))
-    (answer,) = messages(node, TaskStartRefusedReport)
+    (answer,) = messages(node, reports.TaskStartRefusedReport)
     assert (answer.attempt, answer.ordered_by) == (1, 5)
-    assert [report.attempt for report in messages(node, TaskStartedReport)] == [2]
+    assert [report.attempt for report in messages(node, reports.TaskStartedReport)] == [2]
 
 
 async def test_a_task_is_not_taken_over_by_a_later_start_of_its_name(node: Node) -> None:
@@ -253,6 +247,6 @@ async def test_a_task_is_not_taken_over_by_a_later_start_of_its_name(node: Node)
     await carry_out(node.agent, start(node, "low", 10, TaskAssignment(task=0, devices=(GPU,))))
     again = start(node, "low", 8, TaskAssignment(task=0, devices=(GPU,)))
     await carry_out(node.agent, again.model_copy(update={"sender_epoch": 2, "ordered_by": RecordRef(epoch=2, seq=8)}))
-    (refusal,) = messages(node, TaskStartRefusedReport)
+    (refusal,) = messages(node, reports.TaskStartRefusedReport)
     assert refusal.reason == "attempt 1 of this task still runs here; its start is not in the log any more"
-    assert len(messages(node, TaskStartedReport)) == 1
+    assert len(messages(node, reports.TaskStartedReport)) == 1

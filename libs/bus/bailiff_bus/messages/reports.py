@@ -7,19 +7,7 @@ from pydantic import Field
 from bailiff_core.model.certificate import Key, Signature
 from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, SnapshotDriver, Time
 from bailiff_core.model.message import MessageBody
-from bailiff_core.records.facts import (
-    MAX_DEVICES,
-    MAX_SNAPSHOT_DRIVERS,
-    AttachEnd,
-    Checkpoint,
-    DeviceInfo,
-    DeviceReading,
-    HostReading,
-    QuarantineReason,
-    ReleaseEvidence,
-    SnapshotOffer,
-    Stage,
-)
+from bailiff_core.records import facts
 
 
 class OrderEvidence(Document):
@@ -61,7 +49,7 @@ class TrackedTask(Document):
     state: Literal["running", "exited", "released"]
     exit_code: Integer | None = None
     reason: Annotated[str, Field(max_length=1000)] = ""
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[facts.Stage, ...] = ()
     step: Count | None = None
     ordered_by: Count | None = None
     unobserved: bool = False
@@ -72,9 +60,9 @@ class QuarantinedDevice(Document):
     """A device that was not seen free and is not allocated. `job`, `attempt`, `task`: its last task, if known."""
 
     device: OpaqueId
-    reason: QuarantineReason
+    reason: facts.QuarantineReason
     detail: Annotated[str, Field(max_length=1000)] = ""
-    reading: DeviceReading
+    reading: facts.DeviceReading
     baseline: Count = 0
     job: Name | None = None
     attempt: Count | None = None
@@ -116,14 +104,14 @@ class NodeInventory(ReportBody):
     memory_bytes: Count
     max_tasks: Annotated[Integer, Field(ge=1)] = 1000
     labels: dict[Label, Label] = Field(default_factory=dict)
-    devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=MAX_DEVICES)] = ()
+    devices: Annotated[tuple[facts.DeviceInfo, ...], Field(max_length=facts.MAX_DEVICES)] = ()
     tasks: tuple[TrackedTask, ...] = ()
-    quarantined: Annotated[tuple[QuarantinedDevice, ...], Field(max_length=MAX_DEVICES)] = ()
+    quarantined: Annotated[tuple[QuarantinedDevice, ...], Field(max_length=facts.MAX_DEVICES)] = ()
     checkpoint_store: OpaqueId | None = None
     fence: FenceStatus = FenceStatus()
     enrolment: Enrolment | None = None
     cordon: Annotated[str, Field(max_length=500)] | None = None
-    snapshots: Annotated[tuple[SnapshotOffer, ...], Field(max_length=MAX_SNAPSHOT_DRIVERS)] = ()
+    snapshots: Annotated[tuple[facts.SnapshotOffer, ...], Field(max_length=facts.MAX_SNAPSHOT_DRIVERS)] = ()
 
 
 class NodeHeartbeat(ReportBody):
@@ -174,11 +162,11 @@ class TaskStartRefusedReport(TaskReport):
     in_use: bool = False
 
 
-class EvictionStageReport(TaskReport, Stage):
+class EvictionStageReport(TaskReport, facts.Stage):
     """The eviction of the task reached this stage."""
 
 
-class SnapshotStageReport(TaskReport, Stage):
+class SnapshotStageReport(TaskReport, facts.Stage):
     """A snapshot of the task, which goes on, reached this stage. ordered_by: seq of the record that ordered the snapshot."""
 
 
@@ -191,7 +179,7 @@ class TaskProgressReport(TaskReport):
     step: Count | None = None
     total_steps: Count | None = None
     step_rate_milli: Count = 0
-    checkpoint: Checkpoint | None = None
+    checkpoint: facts.Checkpoint | None = None
     checkpoint_age: Duration = 0
 
 
@@ -241,11 +229,11 @@ class TaskExitedReport(TaskReport):
 class TaskReleasedReport(TaskReport):
     """The process tree is gone, and each device was seen free or was reported dirty before. evidence: as in `TaskReleased`."""
 
-    before: tuple[DeviceReading, ...] = ()
-    after: tuple[DeviceReading, ...] = ()
-    host_before: HostReading | None = None
-    host_after: HostReading | None = None
-    evidence: ReleaseEvidence = "node"
+    before: tuple[facts.DeviceReading, ...] = ()
+    after: tuple[facts.DeviceReading, ...] = ()
+    host_before: facts.HostReading | None = None
+    host_after: facts.HostReading | None = None
+    evidence: facts.ReleaseEvidence = "node"
 
 
 class TaskEvictionCancelledReport(TaskReport):
@@ -274,4 +262,4 @@ class AttachEndedReport(TaskReport):
     """An attachment has ended, or did not begin."""
 
     grant: Count
-    reason: AttachEnd
+    reason: facts.AttachEnd

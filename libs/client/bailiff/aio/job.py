@@ -12,16 +12,7 @@ from bailiff.client.errors import InvalidRequest, JobRejected, Timeout
 from bailiff.client.job_failure import job_failure
 from bailiff.fields import Times
 from bailiff.results import Accepted, Event, Explanation, JobStatus, LogLine
-from bailiff_core.records.job_requests import (
-    CancelJob,
-    CheckpointJob,
-    EvictJob,
-    MigrateJob,
-    PauseJob,
-    ResumeJob,
-    ScaleJob,
-    SetPriorityClass,
-)
+from bailiff_core.records import job_requests
 
 from . import convert
 from .access import Access, translated
@@ -159,19 +150,19 @@ class Job:
         Args:
             grace: At most so long until KILL, also where it is being evicted already; None: its own.
         """
-        return await self._request(CancelJob(job=self.name, reason=reason, grace=_micros(grace)))
+        return await self._request(job_requests.CancelJob(job=self.name, reason=reason, grace=_micros(grace)))
 
     async def pause(self, reason: str = "") -> Accepted:
         """Suspends it until it is resumed; if it runs, it saves a checkpoint first."""
-        return await self._request(PauseJob(job=self.name, reason=reason))
+        return await self._request(job_requests.PauseJob(job=self.name, reason=reason))
 
     async def checkpoint(self, reason: str = "") -> Accepted:
         """Has its nodes save it while it runs; it goes on. What came of it is in its history."""
-        return await self._request(CheckpointJob(job=self.name, reason=reason))
+        return await self._request(job_requests.CheckpointJob(job=self.name, reason=reason))
 
     async def resume(self, reason: str = "") -> Accepted:
         """Returns it to the queue; it continues from its last checkpoint."""
-        return await self._request(ResumeJob(job=self.name, reason=reason))
+        return await self._request(job_requests.ResumeJob(job=self.name, reason=reason))
 
     async def evict(self, reason: str = "", *, grace: fields.Duration | None = None) -> Accepted:
         """Evicts it with its grace period; it returns to the queue at its old position.
@@ -179,11 +170,11 @@ class Job:
         Args:
             grace: At most so long until KILL, also where it is being evicted already; None: its own.
         """
-        return await self._request(EvictJob(job=self.name, reason=reason, grace=_micros(grace)))
+        return await self._request(job_requests.EvictJob(job=self.name, reason=reason, grace=_micros(grace)))
 
     async def migrate(self, to: str | None = None, reason: str = "") -> Accepted:
         """Moves it: resources are reserved on the node `to`, or on any; then it saves a checkpoint and restarts there."""
-        return await self._request(MigrateJob(job=self.name, node=to, reason=reason))
+        return await self._request(job_requests.MigrateJob(job=self.name, node=to, reason=reason))
 
     async def scale(self, tasks: int, *, min_tasks: int | None = None, group: int = 0) -> Accepted:
         """Changes its number of tasks.
@@ -193,11 +184,11 @@ class Job:
             min_tasks: How many must run together; None: unchanged.
             group: The task group, counted from 0.
         """
-        return await self._request(ScaleJob(job=self.name, group=group, tasks=tasks, min_tasks=min_tasks))
+        return await self._request(job_requests.ScaleJob(job=self.name, group=group, tasks=tasks, min_tasks=min_tasks))
 
     async def set_priority_class(self, priority_class: str) -> Accepted:
         """Changes its priority class while it is pending."""
-        return await self._request(SetPriorityClass(job=self.name, priority_class=priority_class))
+        return await self._request(job_requests.SetPriorityClass(job=self.name, priority_class=priority_class))
 
     async def resubmit(self, command: str | Sequence[str] | None = None, **changes: Unpack[fields.JobFields]) -> Job:
         """Submits it again with these changes, under the name JOB-r2 unless another is given.

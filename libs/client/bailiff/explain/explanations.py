@@ -21,16 +21,7 @@ from bailiff_core.explain.sentences import clock
 from bailiff_core.explain.victims import Condition
 from bailiff_core.fold import apply
 from bailiff_core.model.state import PoolState
-from bailiff_core.records import Record, Wire, decode
-from bailiff_core.records.decisions import (
-    EvictionDecided,
-    JobPending,
-    MigrationDecided,
-    MigrationRefused,
-    PreemptionDecided,
-    PreemptionRefused,
-    PreemptionRequested,
-)
+from bailiff_core.records import Record, Wire, decisions, decode
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_core.records.subjects import jobs_of
 from bailiff_core.victims.search_again import Searched
@@ -38,13 +29,13 @@ from bailiff_log.chain_verifier import ChainVerifier
 
 from .outcome import Outcome
 
-PROPOSAL, REQUEST = (kind.type_name().encode() for kind in (ProposalReceived, PreemptionRequested))
+PROPOSAL, REQUEST = (kind.type_name().encode() for kind in (ProposalReceived, decisions.PreemptionRequested))
 QUESTIONS: dict[type, str] = {
-    PreemptionRequested: "Which job does not fit?",
-    JobPending: "Why is it pending?",
-    EvictionDecided: "Why is it evicted?",
-    MigrationDecided: "Why is it evicted?",
-    MigrationRefused: "Why is it not migrated?",
+    decisions.PreemptionRequested: "Which job does not fit?",
+    decisions.JobPending: "Why is it pending?",
+    decisions.EvictionDecided: "Why is it evicted?",
+    decisions.MigrationDecided: "Why is it evicted?",
+    decisions.MigrationRefused: "Why is it not migrated?",
 }
 Read = Callable[[], AsyncGenerator[Message, None]]
 
@@ -182,7 +173,7 @@ class Log:
                 record = decode(wire)
                 if seq is None and about not in jobs_of(record):
                     continue
-                if isinstance(record.data, PreemptionDecided | PreemptionRefused):
+                if isinstance(record.data, decisions.PreemptionDecided | decisions.PreemptionRefused):
                     found.decision, found.proposal = record, decode(proposal) if proposal is not None else None
                     if about != record.data.preemptor.job and record.data.request in requests:
                         found.history.append(decode(requests[record.data.request]))
@@ -213,7 +204,7 @@ async def explain_record(log: Log, about: str, seq: int, found: Found) -> Explai
     sections = core.explain_record(found.decision) or [_record_section(found.decision, found.state)]
     later = found.outcome.section(found.state) if found.outcome is not None else None
     explained = _explained(about, found.state, sections if later is None else [*sections, later])
-    if isinstance(found.decision.data, PreemptionDecided) and _by_this_logic(found):
+    if isinstance(found.decision.data, decisions.PreemptionDecided) and _by_this_logic(found):
         return await with_next_victims(log, explained, found)
     return explained
 
@@ -235,7 +226,7 @@ async def with_next_victims(log: Log, explained: Explained, found: Found) -> Exp
     """Adds which jobs the same preemptor would preempt next, right after the decision."""
     decision = _decision(found, "--next")
     state = await log.folded(decision.seq)
-    assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
+    assert isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
     next_set = next_victims(state, decision.data.preemptor.job)
     return _with(explained, core.explain_next_victims(next_set, decision.data.preemptor.job, decision.seq), next=next_set)
 
@@ -253,7 +244,7 @@ async def with_searched_again(log: Log, explained: Explained, found: Found) -> E
 def searched_again(state: PoolState, decision: Record, proposal: Record) -> tuple[ExplainedSection, bool]:
     """The section about searching again on the state on which the proposal was computed, and whether the result is the same."""
     assert isinstance(proposal.data, ProposalReceived)
-    assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
+    assert isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
     differences = Searched.on(state).differences(proposal.seq, proposal.data)
     found = core.explain_searched_again(differences, proposal.seq, proposal.data.computed_at, decision.data.request)
     return _section(found), not differences
@@ -264,7 +255,7 @@ async def with_counterfactual(log: Log, explained: Explained, found: Found, othe
     decision, answers, pool = await _as_of_proposal(log, found, "--not")
     if other not in pool.jobs:
         raise ClientError(ExitCode.NOT_FOUND, f"--not: there was no job {other!r} when #{decision.seq} was decided")
-    assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
+    assert isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
     result = counterfactual(pool, decision.data, answers, other)
     return _with(explained, core.explain_counterfactual(result, decision.seq), counterfactual=result)
 
@@ -272,7 +263,7 @@ async def with_counterfactual(log: Log, explained: Explained, found: Found, othe
 async def with_candidates(log: Log, explained: Explained, found: Found) -> Explained:
     """Adds all candidates: every job with allocated resources when the proposal was computed."""
     decision, answers, pool = await _as_of_proposal(log, found, "--all")
-    assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
+    assert isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
     return explained.model_copy(update={"candidates": tuple(candidates(pool, decision.data, answers))})
 
 
@@ -315,7 +306,7 @@ def _with(explained: Explained, section: core.Section, **more: Any) -> Explained
 def _condition(found: Found, job: str) -> Condition | None:
     """The Kubernetes condition of a preempted job."""
     for record in reversed(found.history):
-        if isinstance(record.data, PreemptionDecided):
+        if isinstance(record.data, decisions.PreemptionDecided):
             for choice in record.data.victims:
                 if choice.job == job:
                     return core.condition_of(record.data, choice)
@@ -329,7 +320,11 @@ def _by_this_logic(found: Found) -> bool:
 
 def _decision(found: Found, option: str) -> Record:
     decision = found.decision
-    if decision is None or found.proposal is None or not isinstance(decision.data, PreemptionDecided | PreemptionRefused):
+    if (
+        decision is None
+        or found.proposal is None
+        or not isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
+    ):
         raise ClientError(
             ExitCode.NOT_FOUND, f"{option}: no decision with victims found", f"omit {option} to see the other sections"
         )

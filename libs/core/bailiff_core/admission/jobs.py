@@ -7,18 +7,7 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.snapshots import why_not_saved
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import surplus_problem
-from bailiff_core.records.facts import (
-    AttachJob,
-    CancelJob,
-    CheckpointJob,
-    EvictJob,
-    MigrateJob,
-    PauseJob,
-    ReadJobSpec,
-    ResumeJob,
-    ScaleJob,
-    SetPriorityClass,
-)
+from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
 
 from .handlers import Context, admits_job
@@ -32,14 +21,14 @@ PENDING_PHASES = ("waiting", "pending", "paused")
 RUNNING_PHASES = ("starting", "running")
 
 
-@admits_job(CancelJob)
-def cancel(context: Context, _: Job, body: CancelJob) -> Fact | Rejected:
+@admits_job(facts.CancelJob)
+def cancel(context: Context, _: Job, body: facts.CancelJob) -> Fact | Rejected:
     """In any phase."""
     return context.record(body)
 
 
-@admits_job(ScaleJob)
-def scale(context: Context, job: Job, body: ScaleJob) -> Fact | Rejected:
+@admits_job(facts.ScaleJob)
+def scale(context: Context, job: Job, body: facts.ScaleJob) -> Fact | Rejected:
     """Not below the job's minimum."""
     entry = class_for(context.state.rules, context.requester, job.class_name, job.id)
     if isinstance(entry, Rejected):
@@ -48,7 +37,7 @@ def scale(context: Context, job: Job, body: ScaleJob) -> Fact | Rejected:
     return context.record(body) if problem is None else Rejected("cannot-scale", problem, job.id)
 
 
-def _scale_problem(job: Job, scale: ScaleJob) -> str | None:
+def _scale_problem(job: Job, scale: facts.ScaleJob) -> str | None:
     groups = job.demand.tasks
     if job.cancelled:
         return f"{job.id} is cancelled"
@@ -84,8 +73,8 @@ def _scale_problem(job: Job, scale: ScaleJob) -> str | None:
     return None
 
 
-@admits_job(SetPriorityClass)
-def set_priority_class(context: Context, job: Job, body: SetPriorityClass) -> Fact | Rejected:
+@admits_job(facts.SetPriorityClass)
+def set_priority_class(context: Context, job: Job, body: facts.SetPriorityClass) -> Fact | Rejected:
     """Only for pending and paused jobs."""
     entry = class_for(context.state.rules, context.requester, body.priority_class, job.id)
     if isinstance(entry, Rejected):
@@ -96,8 +85,8 @@ def set_priority_class(context: Context, job: Job, body: SetPriorityClass) -> Fa
     return context.record(body)
 
 
-@admits_job(EvictJob)
-def evict(context: Context, job: Job, body: EvictJob) -> Fact | Rejected:
+@admits_job(facts.EvictJob)
+def evict(context: Context, job: Job, body: facts.EvictJob) -> Fact | Rejected:
     """A job that has tasks or a reservation. A grace also applies to an eviction in progress, of a cancelled job, too."""
     if body.grace is not None and job.phase == "evicting":
         return context.record(body)
@@ -111,8 +100,8 @@ def evict(context: Context, job: Job, body: EvictJob) -> Fact | Rejected:
     return context.record(body)
 
 
-@admits_job(PauseJob)
-def pause(context: Context, job: Job, body: PauseJob) -> Fact | Rejected:
+@admits_job(facts.PauseJob)
+def pause(context: Context, job: Job, body: facts.PauseJob) -> Fact | Rejected:
     """In any phase."""
     if job.cancelled:
         return _cancelled(job)
@@ -122,8 +111,8 @@ def pause(context: Context, job: Job, body: PauseJob) -> Fact | Rejected:
     return context.record(body)
 
 
-@admits_job(CheckpointJob)
-def checkpoint(context: Context, job: Job, body: CheckpointJob) -> Fact | Rejected:
+@admits_job(facts.CheckpointJob)
+def checkpoint(context: Context, job: Job, body: facts.CheckpointJob) -> Fact | Rejected:
     """A running job that its nodes can save."""
     if job.cancelled:
         return _cancelled(job)
@@ -135,8 +124,8 @@ def checkpoint(context: Context, job: Job, body: CheckpointJob) -> Fact | Reject
     return Rejected("cannot-save", f"{job.id} cannot be saved: {why_not}", job.id) if why_not else context.record(body)
 
 
-@admits_job(ResumeJob)
-def resume(context: Context, job: Job, body: ResumeJob) -> Fact | Rejected:
+@admits_job(facts.ResumeJob)
+def resume(context: Context, job: Job, body: facts.ResumeJob) -> Fact | Rejected:
     """A paused job."""
     if job.cancelled:
         return _cancelled(job)
@@ -146,8 +135,8 @@ def resume(context: Context, job: Job, body: ResumeJob) -> Fact | Rejected:
     return context.record(body)
 
 
-@admits_job(MigrateJob)
-def migrate(context: Context, job: Job, body: MigrateJob) -> Fact | Rejected:
+@admits_job(facts.MigrateJob)
+def migrate(context: Context, job: Job, body: facts.MigrateJob) -> Fact | Rejected:
     """A running job, to resources that are free now."""
     if job.cancelled:
         return _cancelled(job)
@@ -168,8 +157,8 @@ def migrate(context: Context, job: Job, body: MigrateJob) -> Fact | Rejected:
     return context.record(body)
 
 
-@admits_job(AttachJob)
-def attach(context: Context, job: Job, body: AttachJob) -> Fact | Rejected:
+@admits_job(facts.AttachJob)
+def attach(context: Context, job: Job, body: facts.AttachJob) -> Fact | Rejected:
     """A grant for one connection to a running task."""
     task = job.task(body.task)
     if task is None or task.state != "running":
@@ -187,8 +176,8 @@ def attach(context: Context, job: Job, body: AttachJob) -> Fact | Rejected:
     return context.record(body, attempt=job.attempt, node=context.state.nodes[task.node].name)
 
 
-@admits_job(ReadJobSpec, ended=True)
-def read_spec(context: Context, job: Job, body: ReadJobSpec) -> Fact | Rejected:
+@admits_job(facts.ReadJobSpec, ended=True)
+def read_spec(context: Context, job: Job, body: facts.ReadJobSpec) -> Fact | Rejected:
     """A copy for the requester. The job may have ended."""
     if not context.evidence.valid_key:
         return Rejected("malformed", "encryption_key: nothing can be encrypted for this key", job.id)

@@ -1,31 +1,25 @@
 """Device reports as facts; none for what the state contains already."""
 
-from bailiff_bus.messages.devices import (
-    DeviceClearedReport,
-    DeviceHealthyReport,
-    DeviceQuarantinedReport,
-    DeviceReport,
-    DeviceUnhealthyReport,
-)
+from bailiff_bus.messages import devices
 from bailiff_bus.messages.reports import NodeInventory
 from bailiff_core.model.state import Device, Node
 from bailiff_core.records.facts import DeviceCleared, DeviceHealthy, DeviceQuarantined, DeviceUnhealthy
 from bailiff_core.records.payload import Fact
 
 
-def facts_of_device(node: Node, report: DeviceReport) -> list[Fact]:
+def facts_of_device(node: Node, report: devices.DeviceReport) -> list[Fact]:
     """New facts of a report of the node's present incarnation."""
     device = _device(node, report.device)
     if device is None or (device.gone and not quarantined(node, device)):
         return []
     match report:
-        case DeviceQuarantinedReport() if not quarantined(node, device):
+        case devices.DeviceQuarantinedReport() if not quarantined(node, device):
             return [DeviceQuarantined.saying(report.quarantine, node=node.name)]
-        case DeviceClearedReport() if quarantined(node, device):
+        case devices.DeviceClearedReport() if quarantined(node, device):
             return [DeviceCleared.saying(report)]
-        case DeviceUnhealthyReport() if device.healthy or device.clear_seq is not None:
+        case devices.DeviceUnhealthyReport() if device.healthy or device.clear_seq is not None:
             return [DeviceUnhealthy.saying(report)]
-        case DeviceHealthyReport() if not device.healthy and not device.gone:
+        case devices.DeviceHealthyReport() if not device.healthy and not device.gone:
             return [DeviceHealthy.saying(report)]
     return []
 

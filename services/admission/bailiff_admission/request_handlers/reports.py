@@ -3,26 +3,8 @@
 from dataclasses import dataclass, field
 
 from bailiff_admission.agent_values import AgentValues
+from bailiff_bus.messages import reports
 from bailiff_bus.messages.devices import DeviceReport, ShareExceededReport, TaskIdleReport
-from bailiff_bus.messages.reports import (
-    EvictionStageReport,
-    NodeHeartbeat,
-    NodeInventory,
-    ReportBody,
-    SnapshotStageReport,
-    TaskCancelEvictionRefusedReport,
-    TaskEvictionCancelledReport,
-    TaskExitedReport,
-    TaskProgressReport,
-    TaskReleasedReport,
-    TaskReport,
-    TaskRestoredReport,
-    TaskRestoreFailedReport,
-    TaskResumedReport,
-    TaskStartedReport,
-    TaskStartRefusedReport,
-    TrackedTask,
-)
 from bailiff_core.admission.rejected import Rejected
 from bailiff_core.admission.reported import reported_task
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict
@@ -67,39 +49,39 @@ class ReportNumbers:
     newest: AgentValues[int] = field(default_factory=AgentValues)
     inventoried: AgentValues[bool] = field(default_factory=AgentValues)
 
-    def take(self, state: PoolState, report: ReportBody) -> str:
+    def take(self, state: PoolState, report: reports.ReportBody) -> str:
         """`next`, `repeat`, or `gap`.
 
         For an incarnation that is new to this writer, numbering starts after the inventory in the log.
         """
         known, joined = self.newest.get(report.node, report.incarnation), joined_node(state, report)
         oldest_repeat = known if known is not None else joined.last_report if joined is not None else -1
-        if isinstance(report, NodeHeartbeat):
+        if isinstance(report, reports.NodeHeartbeat):
             return "next" if known is None or report.number <= known else "gap"
         if report.number <= oldest_repeat:
             return "repeat"
-        if isinstance(report, NodeInventory):
+        if isinstance(report, reports.NodeInventory):
             self.inventoried.put(state, report.node, report.incarnation, True)
         elif known is not None and report.number > known + 1:
             return "gap"
         self.newest.put(state, report.node, report.incarnation, report.number)
         return "next"
 
-    def complete(self, report: ReportBody) -> bool:
+    def complete(self, report: reports.ReportBody) -> bool:
         """Whether the agent has sent this writer an inventory: an earlier writer may have missed reports."""
         return self.inventoried.get(report.node, report.incarnation) is not None
 
 
-def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact] | Rejected:
+def facts_of_report(state: PoolState, report: reports.ReportBody) -> list[Fact] | Rejected:
     """New facts of the report; none for heartbeats and for known or outdated reports."""
-    if isinstance(report, TaskReport) and (beyond := _beyond_log(state, report)):
+    if isinstance(report, reports.TaskReport) and (beyond := _beyond_log(state, report)):
         return Rejected("beyond-log", f"{report.node} names {beyond}")
-    if isinstance(report, NodeInventory):
+    if isinstance(report, reports.NodeInventory):
         return _inventoried(state, report)
     node = joined_node(state, report)
     if node is not None and isinstance(report, DeviceReport):
         return facts_of_device(node, report)
-    if node is None or not isinstance(report, TaskReport):
+    if node is None or not isinstance(report, reports.TaskReport):
         return []
     about_attachment = facts_of_attachment(state, node, report)
     if about_attachment is not None:
@@ -110,7 +92,7 @@ def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact] | Reject
     return _task_facts(state, *found, node, report)
 
 
-def _beyond_log(state: PoolState, report: TaskReport) -> str:
+def _beyond_log(state: PoolState, report: reports.TaskReport) -> str:
     """What the report names that this log has not ordered yet; empty if there is nothing. After a truncation agents know more."""
     if state.truncation_unreconciled:
         return ""
@@ -122,14 +104,14 @@ def _beyond_log(state: PoolState, report: TaskReport) -> str:
     return ""
 
 
-def joined_node(state: PoolState, report: ReportBody) -> Node | None:
+def joined_node(state: PoolState, report: reports.ReportBody) -> Node | None:
     """The node whose present incarnation sent the report."""
     number = state.node_numbers.get(report.node)
     node = state.nodes[number] if number is not None else None
     return node if node is not None and node.incarnation == report.incarnation else None
 
 
-def _is_about_earlier_start(task: Task, report: TaskReport | TrackedTask) -> bool:
+def _is_about_earlier_start(task: Task, report: reports.TaskReport | reports.TrackedTask) -> bool:
     """Whether the report is about an earlier task of the same index."""
     return report.ordered_by is not None and task.start_seq is not None and report.ordered_by < task.start_seq
 
@@ -141,43 +123,48 @@ def _chosen(state: PoolState, node: Node, task: Task, devices: tuple[str, ...]) 
     return tuple(sorted(devices)) if is_new else ()
 
 
-def _task_facts(state: PoolState, job: Job, task: Task, node: Node, report: TaskReport) -> list[Fact]:
+def _task_facts(state: PoolState, job: Job, task: Task, node: Node, report: reports.TaskReport) -> list[Fact]:
     cancelling = any(eviction is not None and eviction.cancel_seq is not None for eviction in (job.eviction, task.eviction))
     match report:
-        case TaskStartedReport() if task.state == "starting":
+        case reports.TaskStartedReport() if task.state == "starting":
             return [_started(state, job, task, node, report, damaged_checkpoints=report.damaged_checkpoints)]
-        case TaskStartRefusedReport() if task.state == "starting":
+        case reports.TaskStartRefusedReport() if task.state == "starting":
             return [TaskStartRefused.saying(report)]
-        case EvictionStageReport() if _is_new(task, report) or _has_shortened(job, task, report):
+        case reports.EvictionStageReport() if _is_new(task, report) or _has_shortened(job, task, report):
             return [EvictionStageReached.saying(report)]
-        case SnapshotStageReport() if _is_of_its_saving(job, task, report):
+        case reports.SnapshotStageReport() if _is_of_its_saving(job, task, report):
             return [SnapshotStageReached.saying(report)]
-        case TaskProgressReport() if task.state in ("starting", "running") and _is_new_progress(task, report):
+        case reports.TaskProgressReport() if task.state in ("starting", "running") and _is_new_progress(task, report):
             return [TaskProgressed.saying(report)]
-        case TaskResumedReport() if task.state in ("starting", "running") and task.resumed_step is None:
+        case reports.TaskResumedReport() if task.state in ("starting", "running") and task.resumed_step is None:
             lost = 0 if job.step is None else max(0, job.step + 1 - report.step)
             return [TaskResumed.saying(report, steps_lost=lost)]
-        case TaskRestoredReport():
+        case reports.TaskRestoredReport():
             return _restored_facts(job, task, report)
-        case TaskRestoreFailedReport():
+        case reports.TaskRestoreFailedReport():
             return _restore_failed_facts(job, task, report)
-        case TaskExitedReport() if task.state in ("starting", "running"):
+        case reports.TaskExitedReport() if task.state in ("starting", "running"):
             return [TaskExited.saying(report)]
-        case TaskReleasedReport():
+        case reports.TaskReleasedReport():
             return [TaskReleased.saying(report)]
         case ShareExceededReport() if task.state == "running":
             return [ShareExceeded.saying(report)]
         case TaskIdleReport() if task.state == "running" and report.idle != (task.idle_since is not None):
             return [TaskIdle.saying(report)]
-        case TaskEvictionCancelledReport() if cancelling and not task.eviction_cancelled:
+        case reports.TaskEvictionCancelledReport() if cancelling and not task.eviction_cancelled:
             return [TaskEvictionCancelled.saying(report)]
-        case TaskCancelEvictionRefusedReport() if cancelling:
+        case reports.TaskCancelEvictionRefusedReport() if cancelling:
             return [TaskCancelEvictionRefused.saying(report)]
     return []
 
 
 def _started(
-    state: PoolState, job: Job, task: Task, node: Node, said: TaskStartedReport | TrackedTask, damaged_checkpoints: int = 0
+    state: PoolState,
+    job: Job,
+    task: Task,
+    node: Node,
+    said: reports.TaskStartedReport | reports.TrackedTask,
+    damaged_checkpoints: int = 0,
 ) -> TaskStarted:
     """The task runs; what it has lost if it does not continue from the job's snapshot."""
     return TaskStarted(
@@ -192,26 +179,26 @@ def _started(
     )
 
 
-def _restored_facts(job: Job, task: Task, report: TaskRestoredReport) -> list[Fact]:
+def _restored_facts(job: Job, task: Task, report: reports.TaskRestoredReport) -> list[Fact]:
     """Of a task of a gang first that it waits, then that it continues, once all tasks of the gang were restored."""
     is_next = restore_step(job) == "continue" and not report.waits if task.waits else _is_of_its_snapshot(job, task, report)
     return [TaskRestored.saying(report)] if is_next else []
 
 
-def _restore_failed_facts(job: Job, task: Task, report: TaskRestoreFailedReport) -> list[Fact]:
+def _restore_failed_facts(job: Job, task: Task, report: reports.TaskRestoreFailedReport) -> list[Fact]:
     """Not once all tasks of the gang were restored: then they were told to continue."""
     is_next = (restore_step(job) == "anew" and task.waits) or _is_of_its_snapshot(job, task, report)
     lost = job.snapshot.work_gpu_ms if job.snapshot is not None else 0
     return [TaskRestoreFailed.saying(report, lost_gpu_ms=lost)] if is_next and restore_step(job) != "continue" else []
 
 
-def _is_of_its_snapshot(job: Job, task: Task, report: TaskRestoredReport | TaskRestoreFailedReport) -> bool:
+def _is_of_its_snapshot(job: Job, task: Task, report: reports.TaskRestoredReport | reports.TaskRestoreFailedReport) -> bool:
     """Whether the task was to continue from this snapshot, and the log does not say yet what came of it."""
     is_open = task.restores and not task.restored and task.state in ("starting", "running")
     return is_open and (job.snapshot is None or report.from_attempt == job.snapshot.attempt)
 
 
-def _is_of_its_saving(job: Job, task: Task, report: SnapshotStageReport) -> bool:
+def _is_of_its_saving(job: Job, task: Task, report: reports.SnapshotStageReport) -> bool:
     """Whether the stage is of the snapshot that is being taken of the job while it runs, and new to the log."""
     if task.saving is None or report.ordered_by != job.saving_seq or is_saving_over(task):
         return False
@@ -233,13 +220,13 @@ def _has_shortened(job: Job, task: Task, stage: Stage) -> bool:
     return task.kill_after is not None and stage.kill_after <= eviction.grace < task.kill_after
 
 
-def _is_new_progress(task: Task, report: TaskProgressReport) -> bool:
+def _is_new_progress(task: Task, report: reports.TaskProgressReport) -> bool:
     """Whether the report has progress beyond the state; a restarted agent repeats reports."""
     saved = report.checkpoint is not None and report.checkpoint.step != task.checkpoint_step
     return saved or (report.step is not None and (task.step is None or report.step > task.step))
 
 
-def _inventoried(state: PoolState, report: NodeInventory) -> list[Fact] | Rejected:
+def _inventoried(state: PoolState, report: reports.NodeInventory) -> list[Fact] | Rejected:
     number = state.node_numbers.get(report.node)
     known = state.nodes[number] if number is not None else None
     if known is not None and known.machine_id != report.machine_id and known.state != "lost":
@@ -256,7 +243,7 @@ def _inventoried(state: PoolState, report: NodeInventory) -> list[Fact] | Reject
     return [joined, *dirty, *cordon, *_reconciled(state, known, report)]
 
 
-def _reconciled(state: PoolState, node: Node, report: NodeInventory) -> list[Fact]:
+def _reconciled(state: PoolState, node: Node, report: reports.NodeInventory) -> list[Fact]:
     """Facts of the inventory beyond the log: tasks that started, ended or vanished."""
     tracked = {(entry.job, entry.attempt, entry.task): entry for entry in report.tasks}
     rebooted = node.boot_id != report.boot_id or node.machine_id != report.machine_id
@@ -273,7 +260,7 @@ def _reconciled(state: PoolState, node: Node, report: NodeInventory) -> list[Fac
     return facts
 
 
-def _caught_up(state: PoolState, job: Job, task: Task, node: Node, entry: TrackedTask) -> list[Fact]:
+def _caught_up(state: PoolState, job: Job, task: Task, node: Node, entry: reports.TrackedTask) -> list[Fact]:
     at = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
     facts: list[Fact] = []
     if task.state == "starting":
@@ -287,7 +274,7 @@ def _caught_up(state: PoolState, job: Job, task: Task, node: Node, entry: Tracke
     return facts
 
 
-def orphans_of(state: PoolState, report: NodeInventory) -> list[TrackedTask]:
+def orphans_of(state: PoolState, report: reports.NodeInventory) -> list[reports.TrackedTask]:
     """Tasks that the agent tracks and that are not in the log: ended attempts, or lost records."""
     found = []
     for entry in report.tasks:

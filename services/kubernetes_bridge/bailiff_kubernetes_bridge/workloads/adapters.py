@@ -5,20 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bailiff_core.humanize import count_text
-from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import (
-    JOBS,
-    JOBSETS,
-    LEADER_WORKER_SETS,
-    PYTORCH_JOBS,
-    RAY_JOBS,
-    TRAIN_JOBS,
-    Object,
-    Resource,
-    controller_of,
-    labels_of,
-    uid_of,
-)
+from bailiff_kubernetes import names, resources
 
 from .common import count_of, described, ended, template_of
 from .model import Workload
@@ -55,57 +42,57 @@ class Adapter:
     pods' `pod_keys`. place: the role and rank of a pod of this object. suspend: the patch that suspends it, or resumes it.
     """
 
-    resource: Resource
-    workload: Callable[[Object, Object | None], Workload]
-    key: Callable[[Object], PodKey]
-    place: Callable[[Object, Object], Place]
-    suspend: Callable[[bool], Object]
+    resource: resources.Resource
+    workload: Callable[[resources.Object, resources.Object | None], Workload]
+    key: Callable[[resources.Object], PodKey]
+    place: Callable[[resources.Object, resources.Object], Place]
+    suspend: Callable[[bool], resources.Object]
 
 
-def pod_keys(pod: Object) -> list[PodKey]:
+def pod_keys(pod: resources.Object) -> list[PodKey]:
     """How this pod names its workload, the most specific first."""
-    owner, labels, namespace = controller_of(pod), labels_of(pod), pod["metadata"]["namespace"]
+    owner, labels, namespace = resources.controller_of(pod), resources.labels_of(pod), pod["metadata"]["namespace"]
     found = [("uid", "", owner["uid"])] if owner is not None else []
     found += [(label, namespace, labels[label]) for label in (JOBSET_NAME, RAY_CLUSTER, LWS_NAME) if label in labels]
     return found
 
 
-def _by_uid(item: Object) -> PodKey:
-    return "uid", "", uid_of(item)
+def _by_uid(item: resources.Object) -> PodKey:
+    return "uid", "", resources.uid_of(item)
 
 
-def _by_name(item: Object) -> PodKey:
+def _by_name(item: resources.Object) -> PodKey:
     return JOBSET_NAME, item["metadata"]["namespace"], item["metadata"]["name"]
 
 
-def _by_set_name(item: Object) -> PodKey:
+def _by_set_name(item: resources.Object) -> PodKey:
     return LWS_NAME, item["metadata"]["namespace"], item["metadata"]["name"]
 
 
-def _by_ray_cluster(item: Object) -> PodKey:
+def _by_ray_cluster(item: resources.Object) -> PodKey:
     return RAY_CLUSTER, item["metadata"]["namespace"], (item.get("status") or {}).get("rayClusterName") or ""
 
 
-def _in_time(workload: Workload, *specs: Object) -> Workload:
+def _in_time(workload: Workload, *specs: resources.Object) -> Workload:
     """With what is wrong with a deadline in one of these."""
     late = not workload.problem and any(spec.get("activeDeadlineSeconds") is not None for spec in specs)
     return replace(workload, problem=DEADLINE) if late else workload
 
 
-def _suspend(on: bool) -> Object:
+def _suspend(on: bool) -> resources.Object:
     return {"spec": {"suspend": on}}
 
 
 # --- Job
 
 
-def _job(item: Object, _: Object | None) -> Workload:
+def _job(item: resources.Object, _: resources.Object | None) -> Workload:
     spec = item["spec"]
     parallelism, completions = count_of(spec.get("parallelism")), spec.get("completions")
     pods = parallelism if completions is None else min(parallelism, completions)
-    found = replace(described(item, JOBS, {"pod": (pods, template_of(spec.get("template")))}), makes_all=True)
-    owner = controller_of(item)
-    if owner is not None and owner.get("kind") in (JOBSETS.kind, RAY_JOBS.kind):
+    found = replace(described(item, resources.JOBS, {"pod": (pods, template_of(spec.get("template")))}), makes_all=True)
+    owner = resources.controller_of(item)
+    if owner is not None and owner.get("kind") in (resources.JOBSETS.kind, resources.RAY_JOBS.kind):
         return replace(found, pool="")  # its owner is the workload
     if isinstance(completions, int) and completions > parallelism:
         found = replace(found, apart=f"it runs {parallelism} of {count_text(completions, 'pod')} at once")
@@ -118,15 +105,15 @@ def _job(item: Object, _: Object | None) -> Workload:
     return ended(found, item, {"Complete": done, "SuccessCriteriaMet": done}, {"Failed": "the Job has failed"})
 
 
-def _job_place(_: Object, pod: Object) -> Place:
+def _job_place(_: resources.Object, pod: resources.Object) -> Place:
     return "pod", _number((pod["metadata"].get("annotations") or {}).get(COMPLETION_INDEX))
 
 
 # --- JobSet, and the JobSet of a TrainJob
 
 
-def _jobset_templates(item: Object) -> Mapping[str, tuple[int, Object]]:
-    found: dict[str, tuple[int, Object]] = {}
+def _jobset_templates(item: resources.Object) -> Mapping[str, tuple[int, resources.Object]]:
+    found: dict[str, tuple[int, resources.Object]] = {}
     for replicated in (item.get("spec") or {}).get("replicatedJobs") or []:
         spec = (replicated.get("template") or {}).get("spec") or {}
         parallelism = count_of(spec.get("parallelism"))
@@ -135,24 +122,24 @@ def _jobset_templates(item: Object) -> Mapping[str, tuple[int, Object]]:
     return found
 
 
-def _starts_at_once(jobset: Object) -> bool:
+def _starts_at_once(jobset: resources.Object) -> bool:
     """Whether none of its jobs waits for another."""
     spec = jobset["spec"]
     in_order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
     return not in_order and not any(replicated.get("dependsOn") for replicated in spec.get("replicatedJobs") or ())
 
 
-def _jobset(item: Object, _: Object | None) -> Workload:
+def _jobset(item: resources.Object, _: resources.Object | None) -> Workload:
     jobs = ((replicated.get("template") or {}).get("spec") or {} for replicated in item["spec"].get("replicatedJobs") or ())
-    found = replace(_in_time(described(item, JOBSETS, _jobset_templates(item)), *jobs), makes_all=_starts_at_once(item))
-    owner = controller_of(item)
-    if owner is not None and owner.get("kind") == TRAIN_JOBS.kind:
+    found = replace(_in_time(described(item, resources.JOBSETS, _jobset_templates(item)), *jobs), makes_all=_starts_at_once(item))
+    owner = resources.controller_of(item)
+    if owner is not None and owner.get("kind") == resources.TRAIN_JOBS.kind:
         return replace(found, pool="")  # its TrainJob is the workload
     return ended(found, item, {"Completed": "the JobSet has completed"}, {"Failed": "the JobSet has failed"})
 
 
-def _jobset_place(item: Object, pod: Object) -> Place:
-    labels = labels_of(pod)
+def _jobset_place(item: resources.Object, pod: resources.Object) -> Place:
+    labels = resources.labels_of(pod)
     role = labels.get(JOBSET_ROLE, "")
     job, index = _number(labels.get(JOBSET_INDEX)), _number((pod["metadata"].get("annotations") or {}).get(COMPLETION_INDEX))
     if job is None or index is None:
@@ -163,8 +150,8 @@ def _jobset_place(item: Object, pod: Object) -> Place:
     return role, None  # of a TrainJob, whose pods have no fixed order
 
 
-def _train_job(item: Object, jobset: Object | None) -> Workload:
-    found = described(item, TRAIN_JOBS, _jobset_templates(jobset or {}))
+def _train_job(item: resources.Object, jobset: resources.Object | None) -> Workload:
+    found = described(item, resources.TRAIN_JOBS, _jobset_templates(jobset or {}))
     if jobset is None:
         found = replace(found, problem="Kubeflow Trainer has not made its JobSet yet")
     else:
@@ -175,33 +162,33 @@ def _train_job(item: Object, jobset: Object | None) -> Workload:
 # --- PyTorchJob
 
 
-def _pytorch_job(item: Object, _: Object | None) -> Workload:
+def _pytorch_job(item: resources.Object, _: resources.Object | None) -> Workload:
     spec = item["spec"]
     templates = {
         role.lower(): (count_of(replicas.get("replicas")), template_of(replicas.get("template")))
         for role, replicas in (spec.get("pytorchReplicaSpecs") or {}).items()
     }
     policy = spec.get("runPolicy") or {}
-    found = _in_time(described(item, PYTORCH_JOBS, templates), policy)
+    found = _in_time(described(item, resources.PYTORCH_JOBS, templates), policy)
     found = replace(found, suspended=policy.get("suspend") is True, makes_all=True)
     return ended(found, item, {"Succeeded": "the PyTorchJob has succeeded"}, {"Failed": "the PyTorchJob has failed"})
 
 
-def _pytorch_place(_: Object, pod: Object) -> Place:
-    labels = labels_of(pod)
+def _pytorch_place(_: resources.Object, pod: resources.Object) -> Place:
+    labels = resources.labels_of(pod)
     return labels.get(KUBEFLOW_ROLE, "").lower(), _number(labels.get(KUBEFLOW_INDEX))
 
 
 # --- RayJob
 
 
-def _ray_job(item: Object, _: Object | None) -> Workload:
+def _ray_job(item: resources.Object, _: resources.Object | None) -> Workload:
     cluster = item["spec"].get("rayClusterSpec") or {}
     templates = {"headgroup": (1, template_of((cluster.get("headGroupSpec") or {}).get("template")))}
     for group in cluster.get("workerGroupSpecs") or []:
         pods = count_of(group.get("replicas"), 0) * count_of(group.get("numOfHosts"))
         templates[str(group.get("groupName"))] = (pods, template_of(group.get("template")))
-    found = described(item, RAY_JOBS, {role: (pods, template) for role, (pods, template) in templates.items() if pods})
+    found = described(item, resources.RAY_JOBS, {role: (pods, template) for role, (pods, template) in templates.items() if pods})
     found = _in_time(found, item["spec"])
     status = item.get("status") or {}
     found = replace(found, resizes=False, makes_all=True, problem=found.problem or _ray_problem(item["spec"], cluster))
@@ -215,7 +202,7 @@ def _ray_job(item: Object, _: Object | None) -> Workload:
     return found
 
 
-def _ray_problem(spec: Object, cluster: Object) -> str:
+def _ray_problem(spec: resources.Object, cluster: resources.Object) -> str:
     """Why Bailiff cannot place it, or could not end it; empty if it can."""
     if spec.get("clusterSelector"):
         return "it runs on a RayCluster that exists already (clusterSelector)"
@@ -226,21 +213,23 @@ def _ray_problem(spec: Object, cluster: Object) -> str:
     return ""
 
 
-def _ray_place(_: Object, pod: Object) -> Place:
-    return labels_of(pod).get(RAY_GROUP, ""), None
+def _ray_place(_: resources.Object, pod: resources.Object) -> Place:
+    return resources.labels_of(pod).get(RAY_GROUP, ""), None
 
 
 # --- LeaderWorkerSet
 
 
-def _leader_worker_set(item: Object, _: Object | None) -> Workload:
+def _leader_worker_set(item: resources.Object, _: resources.Object | None) -> Workload:
     """Its groups are jobs: a leader with its workers each."""
     spec = item["spec"]
     replicas, group = count_of(spec.get("replicas")), spec.get("leaderWorkerTemplate") or {}
     workers = template_of(group.get("workerTemplate"))
     leader = template_of(group.get("leaderTemplate")) or workers
     templates = {"leader": (replicas, leader), "worker": (replicas * (count_of(group.get("size")) - 1), workers)}
-    return replace(described(item, LEADER_WORKER_SETS, templates), apart="each group of a leader and its workers is a gang")
+    return replace(
+        described(item, resources.LEADER_WORKER_SETS, templates), apart="each group of a leader and its workers is a gang"
+    )
 
 
 def _number(text: Any) -> int | None:
@@ -248,12 +237,12 @@ def _number(text: Any) -> int | None:
 
 
 ADAPTERS: tuple[Adapter, ...] = (
-    Adapter(JOBS, _job, _by_uid, _job_place, _suspend),
-    Adapter(JOBSETS, _jobset, _by_name, _jobset_place, _suspend),
-    Adapter(TRAIN_JOBS, _train_job, _by_name, _jobset_place, _suspend),
-    Adapter(PYTORCH_JOBS, _pytorch_job, _by_uid, _pytorch_place, lambda on: {"spec": {"runPolicy": {"suspend": on}}}),
-    Adapter(LEADER_WORKER_SETS, _leader_worker_set, _by_set_name, lambda _, __: ("", None), _suspend),
-    Adapter(RAY_JOBS, _ray_job, _by_ray_cluster, _ray_place, _suspend),
+    Adapter(resources.JOBS, _job, _by_uid, _job_place, _suspend),
+    Adapter(resources.JOBSETS, _jobset, _by_name, _jobset_place, _suspend),
+    Adapter(resources.TRAIN_JOBS, _train_job, _by_name, _jobset_place, _suspend),
+    Adapter(resources.PYTORCH_JOBS, _pytorch_job, _by_uid, _pytorch_place, lambda on: {"spec": {"runPolicy": {"suspend": on}}}),
+    Adapter(resources.LEADER_WORKER_SETS, _leader_worker_set, _by_set_name, lambda _, __: ("", None), _suspend),
+    Adapter(resources.RAY_JOBS, _ray_job, _by_ray_cluster, _ray_place, _suspend),
 )
 """All kinds of workloads that are objects of their own; pod groups are in `pod_groups`."""
 BY_KIND: Mapping[str, Adapter] = {adapter.resource.kind: adapter for adapter in ADAPTERS}
