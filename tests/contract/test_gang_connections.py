@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -13,8 +12,8 @@ from typing import Any
 
 import pytest
 from tests.kits.agent import carry_out
-from tests.kits.criu import kill_criu, needs_criu, needs_nft, paused_criu
-from tests.kits.saved_programs import PRELUDE
+from tests.kits.criu import kill_criu, locked_connections, needs_criu, needs_nft, paused_criu
+from tests.kits.saved_programs import EXCHANGES, PRELUDE
 from tests.kits.saving_node import LONG, SECOND, World
 from tests.kits.waiting import until
 
@@ -40,50 +39,6 @@ from bailiff_node_agent.snapshots import DiskImages
 
 pytestmark = [pytest.mark.slow, needs_criu, needs_nft]
 BOTH = (0, 1)
-EXCHANGES = """
-import struct
-signal.signal(signal.SIGTERM, lambda *_: (print("had TERM", flush=True), os._exit(3)))
-rank, port_file = int(os.environ["RANK"]), "port"
-if rank == 0:
-    listening = socket.create_server(("127.0.0.1", 0))
-    with open("port.new", "w") as file:
-        file.write(str(listening.getsockname()[1]))
-    os.rename("port.new", port_file)
-    peer, _ = listening.accept()
-    listening.close()
-else:
-    while not os.path.exists(port_file):
-        time.sleep(0.01)
-    peer = socket.create_connection(("127.0.0.1", int(open(port_file).read())))
-total, rounds = rank + 1, 0
-def got(count):
-    data = b""
-    while len(data) < count:
-        more = peer.recv(count - len(data))
-        if not more:
-            raise ConnectionResetError
-        data += more
-    return data
-def exchanged(is_last):
-    try:
-        peer.sendall(struct.pack("!Q?", total, is_last) + bytes(100_000))
-        found = struct.unpack("!Q?", got(9))
-        assert got(100_000) == bytes(100_000)
-        return found
-    except ConnectionError:
-        while True:
-            time.sleep(0.01)  # the other task has ended first, by TERM
-while True:
-    is_last = os.path.exists("go")
-    other, others_last = exchanged(is_last)
-    total, rounds = (total + 3 * other) % 1_000_003 if rank == 0 else (other + 3 * total) % 1_000_003, rounds + 1
-    if rounds == 3:
-        print("ready", flush=True)
-    if is_last or others_last:
-        break
-print("went on", rounds > 3, flush=True)
-open(f"total-{rank}", "w").write(f"{rounds} {total}")
-"""
 
 
 class Gang(World):
@@ -135,19 +90,9 @@ class Gang(World):
         return path.read_text() if path.exists() else ""
 
 
-def locks() -> set[str]:
-    """CRIU's tables that keep a connection silent. One that was killed before it locked any leaves an empty one."""
-    tables = [line for line in nft("list", "tables").splitlines() if "CRIU-" in line]
-    return {table for table in tables if "elements" in nft("list", *table.split())}
-
-
-def nft(*arguments: str) -> str:
-    return subprocess.run(["nft", *arguments], capture_output=True, text=True, check=False).stdout
-
-
 @pytest.fixture
 async def gang(tmp_path: Path) -> AsyncIterator[Gang]:
-    before, gang = locks(), Gang(tmp_path)
+    before, gang = locked_connections(), Gang(tmp_path)
     await gang.agent_starts()
     yield gang
     runtime = gang.agent.context.runtimes["process"]
@@ -155,7 +100,7 @@ async def gang(tmp_path: Path) -> AsyncIterator[Gang]:
         with suppress(Exception):
             await runtime.kill(task.key)
     await gang.agent_dies()
-    assert locks() - before == set(), "no connection of this machine stays locked"
+    assert locked_connections() - before == set(), "no connection of this machine stays locked"
 
 
 async def test_both_ends_of_a_connection_are_restored_and_go_on(gang: Gang) -> None:
@@ -199,9 +144,9 @@ async def test_where_one_is_not_restored_both_start_anew_and_nothing_stays_locke
 
 
 async def test_the_locks_of_a_job_that_never_comes_back_end_with_its_snapshots(gang: Gang) -> None:
-    before = locks()
+    before = locked_connections()
     refs = await gang.ended()
-    assert len(locks() - before) == 2
+    assert len(locked_connections() - before) == 2
     await removed(gang, refs)
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,13 @@ def kill_criu(image: Path) -> None:
     for pid in criu_dumping(image):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def locked_connections() -> set[str]:
+    """CRIU's tables that keep a connection silent. One that was killed before it locked any leaves an empty one."""
+    tables = [line for line in _nft("list", "tables").splitlines() if "CRIU-" in line]
+    return {table for table in tables if "elements" in _nft("list", *table.split())}
+
+
+def _nft(*arguments: str) -> str:
+    return subprocess.run(["nft", *arguments], capture_output=True, text=True, check=False).stdout

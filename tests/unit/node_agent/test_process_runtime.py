@@ -358,6 +358,22 @@ async def test_a_folder_without_its_record_or_lock_is_of_a_task_that_was_removed
     assert again.folders.tasks() == []
 
 
+async def test_a_connection_that_cannot_be_unlocked_is_reported_as_left(
+    agent: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await agent.start(Launch(KEY, "true"))
+    await exit_of(agent)
+    task = agent.folders.known(KEY)
+    write_json(task / "save.json", {"connections": [["127.0.0.1", 1, "127.0.0.1", 2]]})
+
+    def refused(_: object) -> None:
+        raise OSError("not permitted")
+
+    monkeypatch.setattr("bailiff_node_agent.runtime.process.unlock", refused)
+    await agent.forget(KEY)
+    assert dict(agent.left) == {task: "its connections may stay locked, see `nft list ruleset`: not permitted"}
+
+
 async def test_forgetting_a_task_before_its_supervisor_has_exited_is_harmless(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "true", tmp_path)
     while not (agent.folders.task(KEY) / "exit.json").exists():

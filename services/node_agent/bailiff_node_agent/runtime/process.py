@@ -96,7 +96,9 @@ class ProcessRuntime(SupervisedRuntime):
         try:
             await looking(call, *given)
         except OSError as problem:
-            logger().error("connections of a task may stay locked: see `nft list ruleset`", task=str(key), reason=str(problem))
+            why = f"its connections may stay locked, see `nft list ruleset`: {problem}"
+            self.folders.unfinished.left[self.folders.known(key)] = why  # shown as what a task left is
+            logger().error("connections of a task may stay locked", task=str(key), why=why)
 
     def _connections(self, key: TaskKey, job: Iterable[TaskKey]) -> list[Connection]:
         return among(self.pids(key), [pid for each in job for pid in self.pids(each)])
