@@ -227,6 +227,14 @@ def test_other_jobs_of_its_owner_spare_who_left_for_it_in_vain_and_nobody_else_s
     assert story.job("low").phase == "evicting", "its time is over"
 
 
+def test_users_without_a_verified_name_are_told_that_they_count_as_one():
+    urgent = "low runs; submit urgent: interactive, 8 gpus; propose; yields low; cancel urgent; yields urgent"
+    story = play(urgent, "started low; low is running; submit again: interactive, 8 gpus; propose all", given=GIVEN)
+    said = sentences(story, "again")
+    assert any("It spares low until" in text and "for jobs of users whose names are not verified" in text for text in said)
+    assert any(text.startswith("These users count as one") for text in said)
+
+
 def test_after_a_day_without_a_further_time_it_begins_anew_and_what_is_older_is_forgotten():
     story = play("two nodes; runs low: 8 gpus; runs other: 8 gpus", given=GIVEN)
     for number, user in enumerate(("ada", "eve", "eve")):
