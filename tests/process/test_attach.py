@@ -126,6 +126,15 @@ async def test_a_terminal_is_its_owners_survives_the_agent_and_ends_with_the_job
         await watch.apply(POLICY)
 
 
+async def test_a_job_too_short_to_attach_to_shows_its_output_and_ends_with_its_exit_code(battered: System, desks: Desks) -> None:
+    async with battered.watch("pool-a") as watch:
+        await watch.apply(desks.policy())
+        ada = desks.bailiff("ada", "submit", "--interactive", "--name", "short", "--", "sh", "-c", "echo so short; exit 4")
+        assert ada.ended() == 4, ada.screen
+        assert "so short" in ada.screen
+        await watch.apply(POLICY)
+
+
 async def test_a_shell_beside_a_batch_job_is_its_owners_and_ends_with_the_job(battered: System, desks: Desks) -> None:
     async with battered.watch("pool-a") as watch:
         await watch.apply(desks.policy())

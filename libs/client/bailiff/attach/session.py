@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .local_terminal import LocalTerminal
 
+ENDED = ("not-running", "already-ended", "no-such-job")  # codes of rejections once the task has ended
 EXIT_FOLLOWS_WITHIN_S, TRY_AGAIN_FOR_S, LAST_EXIT_WITHIN_S = 3.0, 300.0, 30.0
 
 
@@ -79,7 +80,7 @@ class AttachSession:
             try:
                 return await self._connect()
             except (ClientError, OSError) as error:
-                ended = isinstance(error, Rejected) and error.code in ("not-running", "already-ended", "no-such-job")
+                ended = isinstance(error, Rejected) and error.code in ENDED
                 if await self.events.exited(self.attempt, self.task, LAST_EXIT_WITHIN_S if ended else pause):
                     return None
                 if ended or asyncio.get_running_loop().time() > until:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -72,4 +72,9 @@ async def attach_terminal(
     if ended.exit_code is None:
         raise ClientError(ExitCode.JOB_FAILED, f"task {task} of {job} has ended; its exit code is not known")
     terminal.notice(f"task {task} of {job} ended with {exit_text(ended.exit_code)}")
-    raise typer.Exit(ended.exit_code if ended.exit_code >= 0 else 128 - ended.exit_code)
+    end_with(ended.exit_code)
+
+
+def end_with(exit_code: int) -> NoReturn:
+    """End this program as the task ended: with 128 and the signal's number, if a signal ended it."""
+    raise typer.Exit(exit_code if exit_code >= 0 else 128 - exit_code)

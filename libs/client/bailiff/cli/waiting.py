@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bailiff.client.errors import ExitCode
+from bailiff.client.errors import ExitCode, Rejected
 
 from .jobs import follow_jobs
 from .logs import print_output
@@ -13,6 +13,7 @@ from .session import Output, Session
 
 if TYPE_CHECKING:
     from bailiff.client.client import Client, SentRequest
+    from bailiff_core.records.decisions import JobEnded
 
     Accepted = list[tuple[SentRequest, int]]  # requests, each with the seq of the record that accepted it
 
@@ -88,6 +89,11 @@ async def _until_ended(
 
 async def attend(session: Session, client: Client, sent: SentRequest, seq: int, port: int | None) -> ExitCode:
     """Attaches to the job: its output goes to stdout, its node and events to stderr."""
+    return OUTCOMES[(await _attended(session, client, sent, seq, port)).outcome]
+
+
+async def _attended(session: Session, client: Client, sent: SentRequest, seq: int, port: int | None) -> JobEnded:
+    """Prints events from this record on, and the output, until the job has ended."""
     import asyncio
 
     from bailiff.client.job_output import OutputFilter
@@ -99,10 +105,11 @@ async def attend(session: Session, client: Client, sent: SentRequest, seq: int, 
 
     output = asyncio.create_task(print_output(session, client, OutputFilter(sent.pool, sent.job), is_over))
     try:
-        code = await _events_of(session, client, sent, seq, port)
+        end, _ = await _events_of(session, client, sent, seq, port)
+        assert end is not None
         over.set()
         await output
-        return code or ExitCode.DONE
+        return end
     except asyncio.CancelledError:
         _leave(session, [sent.job], sent.pool)
         raise
@@ -111,27 +118,41 @@ async def attend(session: Session, client: Client, sent: SentRequest, seq: int, 
 
 
 async def attach_when_started(session: Session, client: Client, sent: SentRequest, seq: int, port: int | None) -> ExitCode:
-    """Waits until the job runs, with its events, then attaches to the terminal of its first task."""
+    """Waits until the job runs, with its events, then attaches to the terminal of its first task.
+
+    Of a task that has ended before it could be attached to, the output is printed.
+    """
     import asyncio
 
-    from .attach import attach_terminal
+    from bailiff.attach.session import ENDED
+
+    from .attach import attach_terminal, end_with
 
     try:
-        code = await _events_of(session, client, sent, seq, port, until_started=True)
+        end, shown = await _events_of(session, client, sent, seq, port, until_started=True)
     except asyncio.CancelledError:
         _leave(session, [sent.job], sent.pool)
         raise
+    if end is not None:
+        return OUTCOMES[end.outcome]
     state = (await client.projection(sent.pool)).state
     job = state.jobs.get(sent.job)
-    if code is None and job is not None and job.tasks:
-        await attach_terminal(client, sent.pool, sent.job, job.tasks[0].index, job.attempt, seq)
-    return code or ExitCode.DONE
+    if job is not None and job.tasks:
+        try:
+            await attach_terminal(client, sent.pool, sent.job, job.tasks[0].index, job.attempt, seq)
+        except Rejected as error:
+            if error.code not in ENDED:
+                raise
+    end = await _attended(session, client, sent, shown + 1, port)
+    if end.outcome == "failed" and end.exit_codes:
+        end_with(next(iter(end.exit_codes.values())))
+    return OUTCOMES[end.outcome]
 
 
 async def _events_of(
     session: Session, client: Client, sent: SentRequest, seq: int, port: int | None, *, until_started: bool = False
-) -> ExitCode | None:
-    """How the job ended; until_started: None once its first task runs."""
+) -> tuple[JobEnded | None, int]:
+    """How the job ended, None once its first task runs if `until_started`; and the newest record that was shown."""
     from bailiff.render.record_text.lines import lines_about
     from bailiff_core.model.state import PoolState
     from bailiff_core.records.decisions import JobEnded
@@ -146,9 +167,9 @@ async def _events_of(
             for sentence in where_to_reach(job, data.node, port):
                 session.err.print(sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
             if until_started:
-                return None
+                return None, entry.record.seq
         if isinstance(data, JobEnded):
-            return OUTCOMES[data.outcome]
+            return data, entry.record.seq
     raise AssertionError("following ends only with the job")
 
 
