@@ -10,11 +10,12 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from bailiff_core.humanize import MAX_VALUE_LENGTH, shortened, value_text
-from bailiff_core.model.document import MIG_PATTERN, TEN_YEARS
+from bailiff_core.model.document import MIG_PATTERN
 from bailiff_core.model.privacy import SECRET, treatments
 
 MAX_SENTENCE_LENGTH = 300
 MAX_SENTENCES = 5
+HOUR = 3_600_000_000  # µs
 
 Path = tuple[str | int, ...]
 
@@ -93,11 +94,13 @@ def _sentence(error: ErrorDetails) -> str:
 
 
 def _expected(kind: str, context: dict[str, Any], message: str) -> str:
-    if context.get("le") == TEN_YEARS:
-        return "at most 3650d"
     for limit, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<")):
+        if bound := context.get(limit):
+            hours, rest = divmod(bound, HOUR)
+            if not rest:  # only durations have such bounds
+                return f"at {'least' if limit == 'ge' else 'most'} {f'{hours // 24}d' if hours % 24 == 0 else f'{hours}h'}"
         if limit in context:
-            return f"a whole number {sign} {context[limit]}"
+            return f"a whole number {sign} {bound}"
     if kind == "string_pattern_mismatch":
         return PATTERNS.get(context["pattern"], f"text that matches {context['pattern']}")
     for limit, phrase in (("min_length", "at least"), ("max_length", "at most")):

@@ -108,6 +108,26 @@ def test_all_output_fits_into_100_columns(bailiff: Run) -> None:
         assert max(len(line) for line in found.output.splitlines()) <= 100, arguments
 
 
+def test_policy_show_leaves_out_no_part_of_the_policy(bailiff: Run) -> None:
+    shown = bailiff("policy", "show").output.splitlines()
+    policy = json.loads(bailiff("policy", "show", "-o", "json").output)["policy"]
+    sections = {name: value for name, value in policy.items() if isinstance(value, dict) and name != "limits"}
+    assert sections.keys() <= {*shown}
+    fields = [name for value in sections.values() for name in value] + [
+        k for k, value in policy.items() if isinstance(value, str)
+    ]
+    assert {*fields} <= {line.split()[0] for line in shown if line.strip()}
+
+
+def test_each_fault_of_a_job_file_has_its_sentence(bailiff: Run, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("name: x\ngpu: 4\ncommand: [true]\n")
+    said = bailiff("submit", "-f", str(tmp_path / "job.yaml")).stderr.splitlines()
+    assert [line.partition("job.yaml:")[2] for line in said] == [
+        "2: gpu: no such field; did you mean gpus?",
+        "3: command: expected text",
+    ]
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_json_and_yaml_output(bailiff: Run, output: str) -> None:
     read = json.loads if output == "json" else yaml.safe_load

@@ -77,9 +77,19 @@ def test_not_needed_does_not_claim_that_a_pending_job_needs_no_resources() -> No
     assert "did not need room" not in REFUSAL_REASONS["not-needed"]
 
 
-def test_a_duration_limit_is_printed_in_days() -> None:
-    error = {"type": "less_than_equal", "loc": ("grace",), "input": "99999d", "ctx": {"le": 315_360_000_000_000}, "msg": ""}
-    assert describe_errors([error]) == 'grace: expected at most 3650d, found "99999d"'  # type: ignore[list-item]
+@pytest.mark.parametrize(
+    ("limit", "bound", "expected"),
+    [
+        ("le", 315_360_000_000_000, "at most 3650d"),
+        ("ge", 86_400_000_000, "at least 1d"),
+        ("le", 3_600_000_000, "at most 1h"),
+        ("ge", 0, "a whole number ≥ 0"),
+        ("le", 1 << 53, "a whole number ≤ 9007199254740992"),
+    ],
+)
+def test_a_limit_of_a_duration_is_printed_in_days_or_hours(limit: str, bound: int, expected: str) -> None:
+    error = {"type": "less_than_equal", "loc": ("grace",), "input": "7", "ctx": {limit: bound}, "msg": ""}
+    assert describe_errors([error]) == f'grace: expected {expected}, found "7"'  # type: ignore[list-item]
 
 
 def test_a_seal_over_one_record_uses_the_singular() -> None:

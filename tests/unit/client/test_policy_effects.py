@@ -146,5 +146,5 @@ def test_policy_check_compares_with_the_pool_where_it_is_asked(
     assert all("project b has a GPU limit below its quota" in each.stdout for each in (offline, live))
     assert "add up" not in offline.stdout
     assert "quotas add up to 16 GPUs, the pool has 8 GPUs" in live.stdout
-    assert "project a states no quota of CPU and memory: its part of the pool's, as 4 GPUs" in offline.stdout
+    assert "project a states no quota of CPU and memory: as large a part of the pool's as 4 GPUs" in offline.stdout
     assert "project b states no quota of memory" in offline.stdout

@@ -122,7 +122,7 @@ def test_each_project_that_states_no_quota_of_cpus_or_memory_is_told_what_it_has
     state = pool_with(projects=TREE).state
     policy = state.rules
     assert capacity_of(state).gpu_milli == 8000
-    part, unless = "its part of the pool's, as {} GPUs of the pool's GPUs", "; in a pool without GPUs an equal part by weight"
+    part, unless = "as large a part of the pool's as {} GPUs are of its GPUs", "; in a pool without GPUs an equal part by weight"
     assert unstated_quotas(policy) == [
         f"project a states no quota of memory: {part.format(2)}{unless}",
         f"project b states no quota of CPU and memory: {part.format(4)}{unless}",

@@ -212,8 +212,8 @@ def check(
         seal = LogSealed.model_validate_json(json.dumps(proof.seal))
         keys = [SealingKey.model_validate_json(json.dumps(each)) for each in proof.keys]
         tree = Frontier(proof.first_seq, map(bytes.fromhex, proof.peaks))
-    except (ValidationError, ValueError, RecursionError) as error:
-        raise VerificationFailed(f"not a valid proof, or incomplete: {type(error).__name__}") from None
+    except (ValidationError, ValueError, RecursionError):
+        raise VerificationFailed("not a valid proof, or incomplete") from None
     check_seal(seal, proof.pool)
     known = verified_keys(seal, proof.pool, keys, list(trusted))
     _check_columns(proof, records, victims)

@@ -234,10 +234,12 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
     Raises:
         ClientError: The fields are invalid; with all faults, one per line.
     """
-    where = (source or Source()).where
+    source = source or Source()
     job, faults = checked(document)
     if job is None:
-        raise ClientError(ExitCode.USAGE, "\n".join(dict.fromkeys(f"{where(place)}: {text}" for place, text in faults)), _ADVICE)
+        sentences = dict.fromkeys(f"{source.where(place)}: {text}" for place, text in faults)
+        is_form = not source.file and any(text.startswith("expected ") for _, text in faults)
+        raise ClientError(ExitCode.USAGE, "\n".join(sentences), _ADVICE if is_form else "")
     return job
 
 
@@ -286,8 +288,8 @@ def checked(document: Mapping[str, Any]) -> tuple[SubmitJob | None, Faults]:
         job = SubmitJob.model_validate_json(json.dumps({"demand": demand, "spec": spec}, default=str))
     except ValidationError as error:
         for each in error.errors(include_url=False):
-            place = _job_file_field(each["loc"], "groups" in document)
-            faults.append((place, describe_errors([each]).partition(": ")[2]))
+            if text := describe_errors([each]).partition(": ")[2]:  # a consequence of another fault has none
+                faults.append((_job_file_field(each["loc"], "groups" in document), text))
         return None, faults
     except ValueError as error:  # a number of thousands of digits
         return None, [*faults, ((), f"a value cannot be read: {error}")]

@@ -90,7 +90,7 @@ def _part(gpus: Amount, of_pool: Amount | None) -> str:
         return "an equal part by weight, as the pool has no GPUs"
     if gpus == UNLIMITED:
         return NO_BOUND
-    by_gpus = f"its part of the pool's, as {gpus_text(int(gpus))} of the pool's GPUs"
+    by_gpus = f"as large a part of the pool's as {gpus_text(int(gpus))} are of its GPUs"
     return by_gpus if of_pool else f"{by_gpus}; in a pool without GPUs an equal part by weight"
 
 

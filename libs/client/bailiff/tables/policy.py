@@ -44,17 +44,20 @@ def policy_block(found: Mapping[str, Any]) -> RenderableType:
         classes.add_row(name, str(entry["value"]), "yes" if entry["preemptible"] else "no", can_preempt, grace)
     parts: list[RenderableType] = [Text(f"policy of {found['pool']}, in force since #{found['seq']}", "bold"), indented(classes)]
     order = pairs()
-    order.add_row("backfill", document["backfill"])
-    order.add_row("packing", document["packing"])
+    for name, value in document.items():
+        if isinstance(value, str):
+            order.add_row(name, value)
     projects = ", ".join(project["name"] for project in document["projects"][:10])
     more = len(document["projects"]) - 10
     order.add_row("projects", text((projects or "none") + (f" and {more} more" if more > 0 else "")))
     for topology in document["topologies"]:
         order.add_row(f"topology {plain(topology['name'])}", text(" > ".join(topology["levels"])))
     parts += ["", indented(order)]
-    for section in ("preemption", "protections", "eviction", "nodes", "retention", "identity"):
+    for section, fields in document.items():
+        if not isinstance(fields, dict) or section == "limits":
+            continue
         rules = pairs()
-        for name, value in document[section].items():
+        for name, value in fields.items():
             left_open = name == "scope" and value is None
             rules.add_row(name, text(f"{found['scope']} (default: project if there are projects)" if left_open else _rule(value)))
         parts += ["", Text(section, "bold"), indented(rules)]
