@@ -563,11 +563,10 @@ def test_the_published_schemas_are_current() -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-@pytest.mark.parametrize("name", ["pool.yaml", "small.yaml"])
 @pytest.mark.slow
-def test_examples_and_their_plans_match_the_schemas(name: str) -> None:
+def test_the_example_and_its_plan_match_the_schemas() -> None:
     known = schemas()
-    text = dict(FILE.findall(PAGE.read_text()))[name]
+    text = dict(FILE.findall(PAGE.read_text()))["pool.yaml"]
     document = json.loads(json.dumps(yaml.safe_load(text), default=str))
     jsonschema.validate(document, known["snapshot.json"])
     report = json.loads(plan("-", "--rounds", "3", "-o", "json", text=text).output)

@@ -81,6 +81,17 @@ def test_a_lost_node_has_no_tasks() -> None:
     assert then.devices[0].before.job == "low"
 
 
+def test_gpus_of_which_the_same_is_to_be_said_are_one_section() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=4, after=MINUTE)
+    titles = [section.question for section in explain_node(watched(story, "n1").at(story.time))]
+    assert [title.partition(" at ")[0] for title in titles] == [
+        "What was on n1, GPUs 0-3 (h100),",
+        "What was on n1, GPUs 4-7 (h100),",
+    ]
+
+
 def test_before_it_joined_nothing_is_known() -> None:
     story = play("wait 1h; node n1: 2 gpus")
     (section,) = explain_node(watched(story, "n1").at(story.time - MINUTE))

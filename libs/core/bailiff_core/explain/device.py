@@ -6,7 +6,7 @@ from typing import Literal
 
 from bailiff_core.fold import apply
 from bailiff_core.humanize import duration_text
-from bailiff_core.model.placement_ranges import bits
+from bailiff_core.model.placement_ranges import bits, ranges
 from bailiff_core.model.state import Device, Job, Node, PoolState, Task
 from bailiff_core.records import Record, facts
 from bailiff_core.records.subjects import jobs_of
@@ -210,7 +210,7 @@ def _interval_end(interval: DeviceState) -> int:
 
 
 def explain_node(found: NodeAtTime, device: int | None = None) -> list[Section]:
-    """One section per GPU.
+    """One section for the GPUs of which the same is to be said.
 
     Args:
         device: Only this GPU.
@@ -219,13 +219,17 @@ def explain_node(found: NodeAtTime, device: int | None = None) -> list[Section]:
         known = f"it joined at {clock(found.first_seen)}" if found.first_seen is not None else "the log has no record of it"
         unknown = Sentence(f"The node is unknown at that time: {known}.")
         return [Section(f"What was on {found.node} at {clock(found.time)}?", (unknown,))]
+    which = "What was on {}, {} {} ({}), at {}?"
+    alike: dict[tuple[str, tuple[Sentence, ...]], list[int]] = {}
+    for each in found.devices:
+        if device is None or each.number == device:
+            alike.setdefault((each.model, tuple(_device_sentences(found, each))), []).append(each.number)
     return [
         Section(
-            f"What was on {found.node}, GPU {each.number} ({each.model}), at {clock(found.time)}?",
-            tuple(_device_sentences(found, each)),
+            which.format(found.node, "GPU" if len(numbers) == 1 else "GPUs", ranges(numbers), model, clock(found.time)),
+            sentences,
         )
-        for each in found.devices
-        if device is None or each.number == device
+        for (model, sentences), numbers in alike.items()
     ]
 
 
