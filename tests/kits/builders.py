@@ -1,7 +1,6 @@
 """Builds pool states for tests of code that reads a pool. `Sketch` keeps the totals of nodes as the fold would."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from bailiff_core.fold.pending_queue import dequeue, enqueue
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -30,11 +29,14 @@ def requested_unit(job: Job) -> Unit:
     return unit
 
 
-@dataclass
 class Sketch:
     """A pool under construction."""
 
-    state: PoolState = field(default_factory=lambda: PoolState(pool="test", policy=DEFAULT_POLICY, now=100 * HOUR))
+    def __init__(self, state: PoolState | None = None, **gpus: int) -> None:
+        """gpus: of each of its first nodes, by name."""
+        self.state = state or PoolState(pool="test", policy=DEFAULT_POLICY, now=100 * HOUR)
+        for name, number in gpus.items():
+            self.node(name, gpus=number)
 
     def node(
         self,

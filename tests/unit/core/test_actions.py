@@ -120,8 +120,7 @@ def test_limits_are_checked_without_the_victims(shared: Sketch) -> None:
 
 
 def test_the_core_of_an_elastic_job_stays_as_long_as_it_has_surplus() -> None:
-    sketch = Sketch()
-    sketch.node("n", gpus=4)
+    sketch = Sketch(n=4)
     job = elastic(sketch.job("job", group(4, gpus=1)), 2)
     sketch.at(job, *[("n", [device]) for device in range(4)])
     assert victims(ask(sketch, sketch.job("one", group(gpus=1), priority=75), "preempt")) == {"job": "3"}
@@ -130,8 +129,7 @@ def test_the_core_of_an_elastic_job_stays_as_long_as_it_has_surplus() -> None:
 
 
 def test_surplus_is_evicted_for_several_preemptors_of_one_batch_before_any_whole_job() -> None:
-    sketch = Sketch()
-    sketch.node("n", gpus=4)
+    sketch = Sketch(n=4)
     job = elastic(sketch.job("job", group(4, gpus=1)), 2)
     sketch.at(job, *[("n", [device]) for device in range(4)])
     for name in ("first", "second", "third"):
@@ -219,8 +217,7 @@ def test_a_disruption_budget_leads_to_the_next_best_victims() -> None:
 
 
 def test_tasks_on_a_shared_device_are_evicted_for_another_share() -> None:
-    sketch = Sketch()
-    sketch.node("n", gpus=1)
+    sketch = Sketch(n=1)
     for name, milli in (("half", 500), ("quarter", 250), ("last", 250)):
         sketch.at(sketch.job(name, group(gpu_share_milli=milli)), ("n", [0]), age=HOUR)
     answer = ask(sketch, sketch.job("preemptor", group(gpu_share_milli=500), priority=75), "preempt")

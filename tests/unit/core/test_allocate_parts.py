@@ -31,9 +31,7 @@ once the head has started no job may delay the next head
 
 @pytest.fixture
 def sketch() -> Sketch:
-    made = Sketch()
-    made.node("a", gpus=2)
-    return made
+    return Sketch(a=2)
 
 
 def test_a_job_that_has_all_of_its_tasks_lacks_no_bound(sketch: Sketch) -> None:

@@ -55,9 +55,7 @@ def fold(state: PoolState, record: Payload) -> None:
 
 @pytest.fixture
 def sketch() -> Sketch:
-    made = Sketch()
-    made.node("a", gpus=4)
-    return made
+    return Sketch(a=4)
 
 
 # --- the clock

@@ -19,10 +19,7 @@ from bailiff_core.records import decisions, facts
 
 @pytest.fixture
 def sketch() -> Sketch:
-    made = Sketch()
-    made.node("a", gpus=8)
-    made.node("b", gpus=8)
-    return made
+    return Sketch(a=8, b=8)
 
 
 def fold(sketch: Sketch, record: Any) -> None:

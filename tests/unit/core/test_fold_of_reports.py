@@ -22,10 +22,7 @@ READING = facts.DeviceReading(device="a-1", memory_used=0, processes=0)
 
 @pytest.fixture
 def sketch() -> Sketch:
-    made = Sketch()
-    made.node("a", gpus=4)
-    made.node("b", gpus=4)
-    return made
+    return Sketch(a=4, b=4)
 
 
 def fold(sketch: Sketch, fact: Any) -> None:
@@ -275,9 +272,7 @@ HALF = group(gpu_share_milli=500)
 
 @pytest.fixture
 def one_node() -> Sketch:
-    made = Sketch()
-    made.node("a", gpus=2)
-    return made
+    return Sketch(a=2)
 
 
 def device(number: int, **about: Any) -> facts.DeviceInfo:

@@ -31,8 +31,7 @@ DRAINED = Eviction(1, "drain", 5)
 
 def gang(*tasks: dict[str, Any], minimum: int = 1, **about: Any) -> tuple[Sketch, Job]:
     """A running job with tasks of one GPU each, about which these fields say what is not usual."""
-    sketch = Sketch()
-    sketch.node("a", gpus=8)
+    sketch = Sketch(a=8)
     job = sketch.at(sketch.job("job", group(len(tasks), gpus=1)), *(("a", [number]) for number in range(len(tasks))))
     job.demand = job.demand.model_copy(update={"min_tasks": minimum, **about.pop("demand", {})})
     for task, fields in zip(job.tasks, tasks, strict=True):
@@ -237,8 +236,7 @@ def test_the_step_at_which_a_gang_saves_together(ranks: tuple[Task, ...], found:
 )
 @pytest.mark.parametrize("evicting", [False, True])
 def test_a_job_with_a_broken_device_is_evicted_once(about: dict[str, Any], decided: Any, evicting: bool) -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     job = sketch.running("job", "a", [0])
     for name, value in about.items():
         setattr(job.tasks[0], name, value)
@@ -268,8 +266,7 @@ def test_the_fault_of_a_device_that_is_still_broken_is_the_reason() -> None:
 def test_a_job_whose_last_task_is_on_a_broken_device_is_evicted_whole_although_others_have_succeeded(
     others: tuple[Any, ...], tasks: str
 ) -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=3)
+    sketch = Sketch(a=3)
     job = sketch.at(sketch.job("job", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2]))
     job.demand = job.demand.model_copy(update={"min_tasks": 2})
     job.tasks[0].device_failed = True

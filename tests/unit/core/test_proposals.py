@@ -20,8 +20,7 @@ NONE = Proposal(request=3, job="job", refused="impossible")
 
 def asked(proposals: dict[int, Proposal] | None, deadline: int | None = None, **about: Any) -> Sketch:
     """A pending job whose request is open."""
-    sketch = Sketch()
-    sketch.node("a", gpus=1)
+    sketch = Sketch(a=1)
     job = sketch.job("job", group(gpus=1))
     for name, value in about.items():
         setattr(job, name, sketch.state.now + value if name == "not_before" else value)
@@ -76,8 +75,7 @@ def test_whether_a_job_ends_within_five_minutes(limit: int | None, age: int | No
 
 def asks(**about: Any) -> Sketch:
     """A job waits for an answer, under a policy with a backoff of a second."""
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     sketch.state.policy = rules(preemption={"selection_backoff": "1s"})
     job = sketch.job("job", group(gpus=2))
     for name, value in about.items():

@@ -40,16 +40,14 @@ def reserved(sketch: Sketch, need: TaskGroup, *devices: int) -> Job:
 
 @pytest.mark.parametrize(("milli", "expected"), [(400, STARTS), (500, STARTS), (501, WAITS), (1000, WAITS)])
 def test_a_part_of_a_gpu_starts_once_the_rest_of_the_gpu_suffices(milli: int, expected: str) -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     sketch.at(sketch.job("leaves", group(gpu_share_milli=milli)), ("a", [0]), phase="evicting")
     reserved(sketch, HALF, 0)
     assert outcome(sketch) == expected
 
 
 def test_a_whole_gpu_waits_for_the_last_part_of_it() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     sketch.at(sketch.job("leaves", group(gpu_share_milli=100)), ("a", [0]), phase="evicting")
     reserved(sketch, group(gpus=2), 0, 1)
     assert outcome(sketch) == WAITS
@@ -141,10 +139,7 @@ def test_it_does_not_restart_while_a_member_is_evicted_or_its_node_is_silent() -
 
 @pytest.fixture
 def sketch() -> Sketch:
-    made = Sketch()
-    made.node("a", gpus=8)
-    made.node("b", gpus=8)
-    return made
+    return Sketch(a=8, b=8)
 
 
 def decided(sketch: Sketch) -> list[tuple[str, str, str]]:

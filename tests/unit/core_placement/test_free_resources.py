@@ -17,8 +17,7 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 
 
 def test_members_without_a_place_and_released_ones_hold_nothing() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=4)
+    sketch = Sketch(a=4)
     job = sketch.at(sketch.job("gang", group(3, gpus=1)), ("a", [0]), ("a", [1]), ("a", [2]))
     job.tasks[1].state = "released"
     del job.tasks[2]
@@ -93,8 +92,7 @@ def test_other_gpus_in_the_same_slots_are_other_gpus(sketch: Sketch) -> None:
 )
 def test_the_largest_gpu_of_the_pool(sizes: tuple[int, ...], largest: int) -> None:
     """A node has no devices, and a larger one on another node is a MIG device."""
-    sketch = Sketch()
-    sketch.node("none", gpus=0)
+    sketch = Sketch(none=0)
     mig = sketch.node("mig", gpus=1)
     mig.devices[0] = replace(mig.devices[0], kind="mig", profile="7g.160gb", memory_bytes=160 * GIB)
     for number, size in enumerate(sizes):

@@ -65,8 +65,7 @@ def test_what_jobs_leave_is_no_longer_counted(sketch: Sketch) -> None:
 
 def test_a_node_that_only_a_job_without_gpus_leaves_is_counted_as_empty() -> None:
     """Otherwise a search would look at more nodes, and take other steps, in a service that has run for long."""
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     surplus = sketch.at(sketch.job("cpus", group(2, cpu=1)), ("a", []), ("a", []))
     surplus.demand = surplus.demand.model_copy(update={"min_tasks": 1})
     index = AllocationIndex.of_pool(sketch.state)
@@ -78,8 +77,7 @@ def test_a_node_that_only_a_job_without_gpus_leaves_is_counted_as_empty() -> Non
 
 def test_what_the_jobs_of_a_priority_hold_on_a_node() -> None:
     """`wide` may lose its tasks one by one, `firm` only all at once; the third has no GPUs there."""
-    sketch = Sketch()
-    sketch.node("a", gpus=8)
+    sketch = Sketch(a=8)
     wide = sketch.at(sketch.job("wide", group(gpus=1), group(gpus=2)), ("a", [0]), ("a", [1, 2]), age=5 * MINUTE)
     wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
     sketch.at(sketch.job("firm", group(3, gpus=1)), ("a", [3]), ("a", [4]), ("a", [5]), age=MINUTE)
@@ -160,9 +158,7 @@ LABELS = ("x", "y", "z", "x")
 
 @pytest.fixture
 def small() -> Sketch:
-    made = Sketch()
-    made.node("a", gpus=4)
-    return made
+    return Sketch(a=4)
 
 
 @pytest.fixture

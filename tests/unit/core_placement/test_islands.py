@@ -233,8 +233,7 @@ def test_mig_devices_are_on_no_island() -> None:
 
 def test_a_reservation_has_the_nodes_of_one_without_the_wish() -> None:
     """On the node with fewer free GPUs there is no island; on the other one there is."""
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     for device in sketch.node("b", gpus=4).devices:
         device.island = "x"
     cluster, wanted = ClusterResources.of(sketch.state), {need(gpus=2): 1}

@@ -222,10 +222,7 @@ def test_otherwise_they_are_searched(second: Option) -> None:
 @pytest.fixture
 def sketch() -> Sketch:
     """Two full nodes of two GPUs."""
-    made = Sketch()
-    made.node("a", gpus=2)
-    made.node("b", gpus=2)
-    return made
+    return Sketch(a=2, b=2)
 
 
 def test_a_set_that_costs_more_than_one_that_gains_as_much_as_all_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,9 +342,7 @@ def test_sets_come_lightest_first_and_each_once(seed: int) -> None:
 @pytest.fixture
 def shared_node() -> Sketch:
     """Node a: `one` and `two` have two GPUs each, the rest is free. Node b: `halves` shares a GPU with `other`."""
-    sketch = Sketch()
-    sketch.node("a", gpus=8)
-    sketch.node("b", gpus=2)
+    sketch = Sketch(a=8, b=2)
     sketch.running("one", "a", [0, 1])
     sketch.running("two", "a", [2, 3])
     sketch.at(sketch.job("halves", group(2, gpu_share_milli=400)), ("b", [0]), ("b", [1]))

@@ -310,9 +310,7 @@ def test_where_gpus_suffice_and_cpus_do_not_no_other_node_can_help() -> None:
 def test_the_lowest_bound_of_a_node_is_that_of_its_lowest_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     """Node b looks cheaper than the job of high priority on node a, on which there is one of low priority as well."""
     monkeypatch.setattr(shortlist, "INITIAL_SIZE", 0)
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
-    sketch.node("b", gpus=1)
+    sketch = Sketch(a=2, b=1)
     sketch.running("low", "a", [0], priority=10, age=50 * MINUTE)
     sketch.running("high", "a", [1], priority=30, age=50 * MINUTE)
     sketch.running("young", "b", [0], priority=30, age=MINUTE)
@@ -463,10 +461,7 @@ def test_after_the_surplus_of_a_job_the_next_type_takes_another_job() -> None:
 
 def test_surplus_tasks_are_reprieved_in_the_reverse_order_of_their_eviction() -> None:
     """One type needs a node of its own and takes both surplus tasks; the other finds free GPUs."""
-    sketch = Sketch()
-    sketch.node("a", gpus=4)
-    sketch.node("b", gpus=4)
-    sketch.node("c", gpus=4)
+    sketch = Sketch(a=4, b=4, c=4)
     elastic(sketch, "wide", ("a", range(4)), ("b", range(4)), ("c", range(4)))
     preemptor = sketch.job("mixed", group(gpus=4, nodes=("b",)), group(gpus=4, cpu=1), priority=75)
     answer = ask(sketch, preemptor)
@@ -496,8 +491,7 @@ def test_a_task_on_a_mig_device_does_not_count_among_those_on_whole_gpus() -> No
 
 def test_where_each_type_fits_alone_but_not_both_all_victims_are_searched() -> None:
     """Two tasks of two GPUs fit on the node, as the count of slots says, and one of three; not one of each."""
-    sketch = Sketch()
-    sketch.node("a", gpus=4)
+    sketch = Sketch(a=4)
     for number in range(4):
         sketch.running(f"r{number}", "a", [number])
     answer = ask(sketch, sketch.job("mixed", group(gpus=3), group(gpus=2), priority=75))

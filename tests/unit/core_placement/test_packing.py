@@ -68,8 +68,7 @@ def test_how_full_a_request_makes_a_domain(requested: Any, free: Any, fullness: 
 
 def partly(*free_milli: int) -> ClusterResources:
     """A node with one GPU for each number: so many thousandths of it are free."""
-    sketch = Sketch()
-    sketch.node("a", gpus=len(free_milli))
+    sketch = Sketch(a=len(free_milli))
     for number, free in enumerate(free_milli):
         if free < 1000:
             sketch.at(sketch.job(f"part-{number}", group(gpu_share_milli=1000 - free)), ("a", [number]))
@@ -285,8 +284,7 @@ def test_what_is_free_is_taken_first_and_what_is_leaving_only_by_tasks_that_may_
 
 def test_a_task_waits_for_a_shared_gpu_even_if_it_need_not() -> None:
     """So the whole gang waits; a GPU that is not shared yet stays whole."""
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     sketch.at(sketch.job("stays", group(gpu_share_milli=400)), ("a", [0]))
     sketch.at(sketch.job("goes", group(gpu_share_milli=400)), ("a", [0]), phase="evicting")
     found = fill(ClusterResources.of(sketch.state), need(gpu_share_milli=500), 1, future=False)
@@ -296,8 +294,7 @@ def test_a_task_waits_for_a_shared_gpu_even_if_it_need_not() -> None:
 @pytest.mark.parametrize(("wanted", "masks"), [(1, [0b011]), (2, [0b101, 0b110])])
 def test_the_fullest_gpus_are_shared_unless_later_tasks_need_them_one_by_one(wanted: int, masks: list[int]) -> None:
     """Each task needs parts of two GPUs. Of the first two GPUs one part is left each, of the third one two."""
-    sketch = Sketch()
-    sketch.node("a", gpus=3)
+    sketch = Sketch(a=3)
     for number, milli in enumerate((800, 700, 500)):
         sketch.at(sketch.job(f"on-{number}", group(gpu_share_milli=milli)), ("a", [number]))
     found = fill(ClusterResources.of(sketch.state), need(gpu_share_milli=200, gpu_devices=2), wanted, future=False)
@@ -402,9 +399,7 @@ def places(sketch: Sketch, *groups, steps: int = 1000, **options):
 
 
 def test_where_greedy_fails_all_packings_are_tried_and_a_refusal_is_proven() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=6)
-    sketch.node("b", gpus=7)
+    sketch = Sketch(a=6, b=7)
     # Largest first puts 4 on a, and then only two of the 3s fit; 3 + 3 on a and 4 + 3 on b works.
     found, future = places(sketch, group(gpus=4), group(3, gpus=3))
     assert [node for node, _ in found] == ["b", "b", "a", "a"]

@@ -118,9 +118,7 @@ def test_no_bound_is_above_the_price_of_jobs_that_their_nodes_save() -> None:
 
 
 def test_a_job_that_only_shrinks_is_not_counted_as_stopped() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=3)
-    sketch.node("b", gpus=1)
+    sketch = Sketch(a=3, b=1)
     elastic = sketch.job("elastic", group(3, gpus=1), priority=10)
     elastic.demand = elastic.demand.model_copy(update={"min_tasks": 1})
     sketch.at(elastic, ("a", [0]), ("a", [1]), ("a", [2]))
@@ -130,8 +128,7 @@ def test_a_job_that_only_shrinks_is_not_counted_as_stopped() -> None:
 
 @pytest.mark.parametrize("reserved", [1, 2, 3])
 def test_reserved_gpus_are_gained_without_a_loss(reserved: int) -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=4)
+    sketch = Sketch(a=4)
     sketch.running("waits", "a", range(reserved), priority=10, phase="reserved")
     sketch.running("low", "a", range(reserved, 4), priority=10)
     assert check(sketch, 1, exact=False) == MOST
@@ -142,8 +139,7 @@ def test_where_a_price_has_too_many_digits_its_loss_is_rounded_down_and_no_lower
     monkeypatch: pytest.MonkeyPatch, minutes: int
 ) -> None:
     monkeypatch.setattr(shortlist, "IMPOSSIBLE", 1 << 16)
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     sketch.running("low", "a", range(2), priority=10, age=minutes * MINUTE + 7_000)
     snapshot = current_snapshot(sketch.state)
     made = Shortlist(snapshot.allocation_index, snapshot.cluster, TaskRequirements.of(group(gpus=2)), [10])
@@ -163,8 +159,7 @@ def test_a_loss_is_rounded_no_more_than_prices_below_that_of_an_impossible_gain_
     monkeypatch: pytest.MonkeyPatch, gpus: int, lost: int
 ) -> None:
     monkeypatch.setattr(shortlist, "IMPOSSIBLE", 1 << 16)
-    sketch = Sketch()
-    sketch.node("a", gpus=gpus)
+    sketch = Sketch(a=gpus)
     sketch.running("low", "a", range(gpus), priority=10, age=1000 * lost - sketch.state.rules.preemption.restart_cost)
     snapshot = current_snapshot(sketch.state)
     made = Shortlist(snapshot.allocation_index, snapshot.cluster, TaskRequirements.of(group(gpus=gpus)), [10])
@@ -280,8 +275,7 @@ def test_no_node_is_near_where_all_are_too_small(sketch: Sketch) -> None:
 
 
 def test_the_places_of_a_node_are_filled_one_after_the_other() -> None:
-    sketch = Sketch()
-    sketch.node("half", gpus=8)
+    sketch = Sketch(half=8)
     sketch.running("kept-a", "half", range(4), priority=75)
     sketch.node("almost", gpus=4)
     sketch.running("kept-b", "almost", [0], priority=75)
@@ -292,8 +286,7 @@ def test_the_places_of_a_node_are_filled_one_after_the_other() -> None:
 def test_bounds_of_many_priorities_are_rounded_until_they_are_too_many() -> None:
     """The GPUs of each priority and the work lost share 62 bits: the work lost is rounded first."""
     for priorities, rounded in ((2, False), (14, True), (30, None)):
-        sketch = Sketch()
-        sketch.node("a", gpus=priorities)
+        sketch = Sketch(a=priorities)
         for priority in range(priorities):
             sketch.running(f"j{priority}", "a", [priority], priority=priority + 1)
         snapshot = current_snapshot(sketch.state)

@@ -162,8 +162,7 @@ def test_which_nodes_share_no_directory(stores: Any, named: str | None) -> None:
 @pytest.mark.parametrize("largest", [80, 160])
 def test_a_placement_beyond_a_bound_takes_nothing(largest: int) -> None:
     """Other devices are tried first: of equal ones there are none."""
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     for device in sketch.node("b", gpus=2).devices:
         device.memory_bytes = largest * GIB
     unit = requested_unit(sketch.job("asks", group(2, gpu_share_bytes=GIB)))
@@ -288,8 +287,7 @@ def refusal(sketch: Sketch, asked: TaskGroup) -> str:
 
 @pytest.mark.parametrize(("jobs", "more"), [(5, ""), (6, "; 1 more such jobs"), (7, "; 2 more such jobs")])
 def test_five_are_named(jobs: int, more: str) -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=jobs)
+    sketch = Sketch(a=jobs)
     for number in range(jobs):
         sketch.running(f"j{number}", "a", [number], preemptible=False)
     named = "; ".join(f"'j{number}', which is not preemptible" for number in range(5))
@@ -307,8 +305,7 @@ def test_gpus_are_counted_where_there_are_any(gpus: int, what: str) -> None:
 @pytest.mark.parametrize(("most", "named"), [(1, False), (2, True)])
 def test_of_too_many_protected_jobs_none_is_named(monkeypatch: pytest.MonkeyPatch, most: int, named: bool) -> None:
     monkeypatch.setattr(infeasibility, "MAX_EXCLUDED", most)
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     for number in range(2):
         sketch.running(f"j{number}", "a", [number], preemptible=False)
     assert bool(refusal(sketch, group(gpus=2))) is named

@@ -22,9 +22,7 @@ from bailiff_core.victims.trial import Trial
 @pytest.fixture
 def sketch() -> Sketch:
     """Two nodes of four GPUs: `one` has the first, `two` the second."""
-    made = Sketch()
-    made.node("a", gpus=4)
-    made.node("b", gpus=4)
+    made = Sketch(a=4, b=4)
     made.running("one", "a", range(4))
     made.running("two", "b", range(4), priority=75)
     return made
@@ -203,8 +201,7 @@ def test_no_more_may_move_than_the_policy_lets_move_now():
 
 
 def test_surplus_that_need_not_move_stays_without_a_reservation():
-    made = Sketch()
-    made.node("a", gpus=4)
+    made = Sketch(a=4)
     wide = made.job("wide", group(4, gpus=1))
     made.at(wide, *[("a", [device]) for device in range(4)])
     wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
@@ -285,16 +282,14 @@ def accepted(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted:
 
 def low_and_high() -> tuple[Sketch, Job]:
     """`low` has the only node."""
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     sketch.running("low", "a", range(2))
     return sketch, sketch.job("high", group(gpus=2), priority=75)
 
 
 def elastic(minimum: int = 1) -> tuple[Sketch, Job]:
     """`wide` runs with four tasks on node a and needs so many."""
-    sketch = Sketch()
-    sketch.node("a", gpus=4)
+    sketch = Sketch(a=4)
     wide = sketch.at(sketch.job("wide", group(4, gpus=1)), *(("a", [number]) for number in range(4)))
     wide.demand = wide.demand.model_copy(update={"min_tasks": minimum})
     return sketch, wide
@@ -565,8 +560,7 @@ def test_where_the_preemptor_needs_less_by_now_the_surplus_evicted_last_stays() 
     ],
 )
 def test_which_tasks_of_a_victim_move_together(moved: tuple[int, ...], core: bool, units: list[tuple[int, ...]]) -> None:
-    made = Sketch()
-    made.node("a", gpus=4)
+    made = Sketch(a=4)
     wide = made.at(made.job("wide", group(4, gpus=1)), *[("a", [device]) for device in range(4)])
     wide.demand = wide.demand.model_copy(update={"min_tasks": 2})
     surplus = [Unit(wide, (3,), core=False), Unit(wide, (2,), core=False)]

@@ -48,16 +48,13 @@ def holding(sketch: Sketch, name: str, node: str, device: int, milli: int, phase
 
 
 def test_shared_tasks_fill_one_device_before_the_next() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=3)
+    sketch = Sketch(a=3)
     assert places(sketch, part(500, 3)) == ([("a", [0]), ("a", [0]), ("a", [1])], False)
     assert places(sketch, part(600, 4)) == ("impossible: needs 4 tasks of 0.6 of 1 GPU each, 3 fit")
 
 
 def test_the_fullest_device_that_fits_is_preferred_on_any_node() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
-    sketch.node("b", gpus=8)
+    sketch = Sketch(a=2, b=8)
     holding(sketch, "small", "a", 1, 200)
     holding(sketch, "more", "b", 4, 400)
     holding(sketch, "most", "b", 5, 600)
@@ -68,8 +65,7 @@ def test_the_fullest_device_that_fits_is_preferred_on_any_node() -> None:
 
 
 def test_a_shared_device_is_not_free_whole_and_a_whole_one_is_not_shared() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     holding(sketch, "part", "a", 0, 100)
     assert places(sketch, group(gpus=1)) == ([("a", [1])], False)
     assert places(sketch, group(gpus=2)).startswith("impossible")
@@ -79,8 +75,7 @@ def test_a_shared_device_is_not_free_whole_and_a_whole_one_is_not_shared() -> No
 
 
 def test_n_fractions_need_n_devices() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     assert places(sketch, part(100, devices=3)).startswith("impossible: needs 1 task of 0.1 of each of 3 GPUs")
     assert places(sketch, part(500, 2, devices=2)) == ([("a", [0, 1]), ("a", [0, 1])], False)
     holding(sketch, "other", "a", 1, 600)
@@ -88,8 +83,7 @@ def test_n_fractions_need_n_devices() -> None:
 
 
 def test_tasks_on_several_devices_each_do_not_block_one_another() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=3)
+    sketch = Sketch(a=3)
     holding(sketch, "one", "a", 1, 500)
     holding(sketch, "two", "a", 2, 500)
     found, future = places(sketch, part(500, 2, devices=2))
@@ -98,8 +92,7 @@ def test_tasks_on_several_devices_each_do_not_block_one_another() -> None:
 
 
 def test_it_is_reserved_on_a_shared_device_rather_than_placed_on_an_empty_one() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     holding(sketch, "stays", "a", 0, 400)
     holding(sketch, "goes", "a", 0, 400, phase="evicting")
     assert places(sketch, part(500)) == ([("a", [0])], True)
@@ -108,9 +101,7 @@ def test_it_is_reserved_on_a_shared_device_rather_than_placed_on_an_empty_one() 
 
 
 def test_the_fullest_shared_device_is_worth_waiting_for() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=1)
-    sketch.node("b", gpus=1)
+    sketch = Sketch(a=1, b=1)
     holding(sketch, "some", "a", 0, 300)
     holding(sketch, "stays", "b", 0, 400)
     holding(sketch, "goes", "b", 0, 400, phase="evicting")
@@ -119,8 +110,7 @@ def test_the_fullest_shared_device_is_worth_waiting_for() -> None:
 
 
 def test_a_unit_with_one_member_on_releasing_resources_is_reserved_whole() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     holding(sketch, "goes", "a", 0, 400, phase="evicting")
     holding(sketch, "stays", "a", 0, 200)
     found, future = places(sketch, part(800), group(gpus=1))
@@ -151,8 +141,7 @@ def test_mib_are_exact_and_depend_on_the_device_they_land_on() -> None:
 
 
 def test_ten_tenths_are_one_and_an_eleventh_does_not_fit() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=1)
+    sketch = Sketch(a=1)
     found, _ = places(sketch, part(100, 10))
     assert {tuple(devices) for _, devices in found} == {(0,)}
     assert places(sketch, part(100, 11)).startswith("impossible")
@@ -173,15 +162,13 @@ def test_models_and_unhealthy_devices_count_for_shared_tasks_too() -> None:
 
 
 def test_whole_devices_and_parts_are_packed_together_and_a_refusal_is_proven() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     assert places(sketch, part(500, 2), group(gpus=1)) == ([("a", [1]), ("a", [1]), ("a", [0])], False)
     assert places(sketch, part(500, 3), group(gpus=1)).startswith("impossible: each task type fits on its own")
 
 
 def test_combinations_of_parts_are_searched_and_a_refusal_is_proven() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     assert isinstance(places(sketch, part(700, 2), part(300, 2)), tuple)
     assert places(sketch, part(700, 2), part(400, 1)) == (
         "impossible: each task type fits on its own, but 2 × (0.7 of 1 GPU) and 1 × (0.4 of 1 GPU) do not fit together"
@@ -190,8 +177,7 @@ def test_combinations_of_parts_are_searched_and_a_refusal_is_proven() -> None:
 
 
 def test_a_device_that_is_filled_to_the_last_thousandth() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     holding(sketch, "one", "a", 0, 500)
     holding(sketch, "two", "a", 1, 350)
     # The largest on the fullest device leaves 0.05 there, and then not all fit: it has to go to the other one.
@@ -223,8 +209,7 @@ def test_a_placement_of_some_members_is_read_only_where_it_is_expected() -> None
 
 
 def test_the_rest_of_a_device_with_a_reserved_part_is_free() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=1)
+    sketch = Sketch(a=1)
     holding(sketch, "next", "a", 0, 600, phase="reserved")
     assert places(sketch, part(400)) == ([("a", [0])], False)
     assert places(sketch, part(500)).startswith("impossible")
@@ -241,8 +226,7 @@ def test_the_rest_of_a_device_with_a_reserved_part_is_free() -> None:
 
 def shared(*parts: tuple[int, int], leaving: int = 0) -> ClusterResources:
     """GPUs of one node: of each so many thousandths stay in use, and so many are leaving; and GPUs that leave as a whole."""
-    sketch = Sketch()
-    sketch.node("a", gpus=len(parts) + leaving)
+    sketch = Sketch(a=len(parts) + leaving)
     for number, (stays, goes) in enumerate(parts):
         if stays:
             sketch.at(sketch.job(f"stays-{number}", group(gpu_share_milli=stays)), ("a", [number]))

@@ -167,9 +167,7 @@ def test_a_gang_keeps_the_place_that_no_victim_had() -> None:
 
 def test_surplus_tasks_are_evicted_in_any_case() -> None:
     """The first answer evicts a task of `wide`; the second evicts `large`, of whose GPUs one remains."""
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
-    sketch.node("b", gpus=4)
+    sketch = Sketch(a=2, b=4)
     wide = sketch.at(sketch.job("wide", group(2, gpus=1)), ("a", [0]), ("a", [1]), age=MINUTE)
     wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
     sketch.running("large", "b", range(4), age=HOUR)
@@ -193,8 +191,7 @@ def test_surplus_tasks_are_evicted_in_any_case() -> None:
 def test_victims_are_restored_only_if_all_of_them_run_and_are_evicted_whole(
     first: dict[str, Any], second: dict[str, Any], whole: bool
 ) -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     made = [
         VictimChoice(job=sketch.running(name, "a", [at]).id, attempt=1, priority=50, gpus=1, lost_gpu_ms=0, **about)
         for at, (name, about) in enumerate((("one", first), ("two", second)))
@@ -219,16 +216,14 @@ def test_what_an_answer_uses_beside_what_its_victims_free_is_not_free_for_the_ne
 
 
 def test_where_there_is_nobody_to_search_among_the_refusal_is_that_of_the_last_action() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     sketch.job("large", group(gpus=4), priority=75)
     (answer,) = answers(sketch, "large")
     assert (answer.refused, answer.action, answer.explanation.candidates) == ("impossible", "preempt", 0)
 
 
 def test_where_an_action_had_candidates_the_refusal_is_that_of_the_last_such_action() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=2)
+    sketch = Sketch(a=2)
     sketch.running("low", "a", [0])
     sketch.job("large", group(gpus=4), priority=75)
     (answer,) = answers(sketch, "large")
@@ -288,9 +283,7 @@ def test_a_shortlist_is_extended_until_no_node_outside_can_be_cheaper(monkeypatc
     """`a` looks cheaper, with its youngest work on one GPU; but only its old job frees two GPUs. The job on `b` costs less."""
     monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
     monkeypatch.setattr(shortlist, "INITIAL_SIZE", 0)
-    sketch = Sketch()
-    sketch.node("a", gpus=3)
-    sketch.node("b", gpus=2)
+    sketch = Sketch(a=3, b=2)
     sketch.running("young", "a", [0], age=MINUTE)
     sketch.running("old", "a", [1, 2], age=50 * MINUTE)
     sketch.running("middle", "b", range(2), age=30 * MINUTE)
@@ -390,8 +383,7 @@ def test_a_job_that_loses_more_moves_instead() -> None:
 
 def pool(jobs: int) -> tuple[Sketch, list[Any]]:
     """So many jobs of one GPU, all of one class."""
-    sketch = Sketch()
-    sketch.node("a", gpus=jobs)
+    sketch = Sketch(a=jobs)
     return sketch, [sketch.running(f"j{number}", "a", [number]) for number in range(jobs)]
 
 

@@ -100,8 +100,7 @@ def test_cpu_and_memory_are_reserved_as_well():
 
 
 def test_a_part_of_a_device_is_reserved_for_a_head_that_needs_a_whole_one():
-    sketch = Sketch()
-    sketch.node("a", gpus=1)
+    sketch = Sketch(a=1)
     half = group(gpu_share_milli=500)
     limited(sketch.at(sketch.job("half", half), ("a", (0,))), 2 * HOUR)
     head = sketch.job("head", group(gpus=1))
@@ -273,22 +272,19 @@ def ending() -> Sketch:
 
 
 def test_a_head_that_fits_now_starts_now_and_not_by_evictions() -> None:
-    made = Sketch()
-    made.node("a", gpus=4)
+    made = Sketch(a=4)
     found = behind(made, made.job("head", group(gpus=4)))
     assert (found.starts, found.starts_by_evictions) == (made.state.now, False)
 
 
 def test_a_head_that_never_fits_starts_by_no_evictions() -> None:
-    made = Sketch()
-    made.node("a", gpus=4)
+    made = Sketch(a=4)
     found = behind(made, made.job("head", group(gpus=5)))
     assert (found.starts, found.starts_by_evictions, found.reserved) == (None, False, {})
 
 
 def test_what_one_job_behind_the_head_takes_is_gone_for_the_next() -> None:
-    made = Sketch()
-    made.node("a", gpus=8)
+    made = Sketch(a=8)
     made.running("old", "a", (0, 1))
     found = behind(made, made.job("head", group(gpus=7)))
     first, second = made.job("first", group(gpus=1)), made.job("second", group(gpus=1))
@@ -307,8 +303,7 @@ def kinds(ending: Sketch, gpus: int, **rest: Any) -> Job:
 
 
 def test_it_starts_now_where_it_fits_now() -> None:
-    made = Sketch()
-    made.node("a", gpus=4)
+    made = Sketch(a=4)
     found = behind(made, kinds(made, 4))
     assert (found.starts, found.starts_by_evictions) == (made.state.now, False)
 
@@ -482,8 +477,7 @@ def test_what_will_be_more_than_now_is_not_kept() -> None:
 
 
 def test_of_equal_gpus_the_one_in_use_is_kept_for_the_head() -> None:
-    sketch = Sketch()
-    sketch.node("n", gpus=2)
+    sketch = Sketch(n=2)
     sketch.running("leaves", "n", [1], phase="evicting")
     node = current_snapshot(sketch.state).cluster.nodes[0]
     future = node.future
@@ -492,8 +486,7 @@ def test_of_equal_gpus_the_one_in_use_is_kept_for_the_head() -> None:
 
 
 def test_a_part_of_an_idle_gpu_is_kept_there_and_not_on_a_gpu_that_others_still_use() -> None:
-    sketch = Sketch()
-    sketch.node("n", gpus=2)
+    sketch = Sketch(n=2)
     sketch.running("leaves", "n", [1], phase="evicting")
     node = current_snapshot(sketch.state).cluster.nodes[0]
     future = node.future
