@@ -5,14 +5,17 @@ async with SignedPool(tmp_path) as pool:
 """
 
 import asyncio
+import functools
+import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any, Self
 
 from tests.kits.memory_bus import MemoryCluster
+from tests.unit.bus.virtual_time import run
 
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
@@ -284,3 +287,20 @@ class SignedPool:
         """All records of this type in the log."""
         found = (decode(Wire(each.headers, each.value)).data for each in self.cluster.messages(topics.AUDIT.name, 0))
         return [data for data in found if isinstance(data, kind)]
+
+
+def in_signed_pool(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """The story of a pool, `pool`, as a test: in a pool of its own, in virtual time."""
+
+    @functools.wraps(story)
+    def test(tmp_path: Path, **arguments: Any) -> None:
+        async def steps() -> None:
+            async with SignedPool(tmp_path) as pool:
+                await story(pool=pool, **arguments)
+
+        run(steps())
+
+    asked = inspect.signature(story)
+    given = [each.replace(name="tmp_path") if each.name == "pool" else each for each in asked.parameters.values()]
+    test.__signature__ = asked.replace(parameters=given)  # type: ignore[attr-defined] - which fixtures pytest brings
+    return test

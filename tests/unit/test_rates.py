@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.kits.log_builder import policy
-from tests.kits.signed_pool import POOL, SignedPool
+from tests.kits.signed_pool import POOL, SignedPool, in_signed_pool
 from tests.unit.bus.virtual_time import in_virtual_time
 
 from bailiff.client.rejections import NEAR_FOR, PoolAlarms
@@ -60,62 +60,59 @@ def rejected(pool: SignedPool) -> list[InputRejected]:
     return [fact for fact in pool.facts(InputRejected) if fact.code == "too-many-requests"]
 
 
-@in_virtual_time
-async def test_who_nears_its_rate_is_named_before_anything_is_rejected(tmp_path: Path) -> None:
-    async with SignedPool(tmp_path) as pool:
-        await limited(pool, {"user": {"requests_per_second": 1}})
-        await asyncio.sleep(BURST)
-        for number in range(BURST):
-            submits(pool, number, ADA)
-            submits(pool, number, source="/loud")
-        text = await pool.until_alarm("requests-near-limit", "ada")
-        assert text.startswith("ada is at ")
-        assert "% of limits.user.requests_per_second; above it, requests are rejected" in text
-        text = await pool.until_alarm("requests-near-limit", "not verified")
-        assert text.startswith("/loud (not verified) is at ")
-        assert rejected(pool) == []
-        assert len(alarms(pool, "requests-near-limit")) == 2
-        forged = Alarm(severity="warning", code="requests-near-limit", text="mallory is at 99 %", about="user mallory")
-        pool.send(topics.ALARMS.name, *wrap(forged, source="/bailiff/pool-a/admission", id="1", pool=POOL, time_us=pool.now()))
-        shown = PoolAlarms(pool.cluster.client("console"))
-        loud, ada = sorted(await shown.near_rates(pool.state, pool.now()))
-        assert ada.startswith("Ada is at ")
-        assert loud.startswith("/loud (not verified) is at ")
-        assert await shown.near_rates(pool.state, pool.now(), ["user ada", "pool"]) == [ada]
-        assert await shown.near_rates(pool.state, pool.now() + NEAR_FOR, None) == [], "five minutes later"
-        for number in range(BURST, 2 * BURST):
-            submits(pool, number, ADA)
-        await pool.until_rejected("too-many-requests")
-        assert {fact.sender for fact in rejected(pool)} == {"ada"}
+@in_signed_pool
+async def test_who_nears_its_rate_is_named_before_anything_is_rejected(pool: SignedPool) -> None:
+    await limited(pool, {"user": {"requests_per_second": 1}})
+    await asyncio.sleep(BURST)
+    for number in range(BURST):
+        submits(pool, number, ADA)
+        submits(pool, number, source="/loud")
+    text = await pool.until_alarm("requests-near-limit", "ada")
+    assert text.startswith("ada is at ")
+    assert "% of limits.user.requests_per_second; above it, requests are rejected" in text
+    text = await pool.until_alarm("requests-near-limit", "not verified")
+    assert text.startswith("/loud (not verified) is at ")
+    assert rejected(pool) == []
+    assert len(alarms(pool, "requests-near-limit")) == 2
+    forged = Alarm(severity="warning", code="requests-near-limit", text="mallory is at 99 %", about="user mallory")
+    pool.send(topics.ALARMS.name, *wrap(forged, source="/bailiff/pool-a/admission", id="1", pool=POOL, time_us=pool.now()))
+    shown = PoolAlarms(pool.cluster.client("console"))
+    loud, ada = sorted(await shown.near_rates(pool.state, pool.now()))
+    assert ada.startswith("Ada is at ")
+    assert loud.startswith("/loud (not verified) is at ")
+    assert await shown.near_rates(pool.state, pool.now(), ["user ada", "pool"]) == [ada]
+    assert await shown.near_rates(pool.state, pool.now() + NEAR_FOR, None) == [], "five minutes later"
+    for number in range(BURST, 2 * BURST):
+        submits(pool, number, ADA)
+    await pool.until_rejected("too-many-requests")
+    assert {fact.sender for fact in rejected(pool)} == {"ada"}
 
 
-@in_virtual_time
-async def test_a_stranger_uses_up_nothing_of_a_project_s_rate(tmp_path: Path) -> None:
-    async with SignedPool(tmp_path) as pool:
-        await limited(pool, {"project": {"requests_per_second": 1}})
-        for number in range(2 * BURST):
-            submits(pool, number, source=f"/stranger-{number % 7}")
-        await pool.until_alarm("requests-near-limit", "project vision")
-        await pool.until_rejected("too-many-requests")
-        for number in range(BURST // 2):
-            submits(pool, number, ADA)
-        await pool.until("ada's jobs are submitted", lambda state: f"ada-{BURST // 2 - 1}" in state.jobs)
-        assert [fact for fact in rejected(pool) if fact.sender] == []
-        assert len([fact for fact in pool.facts(JobSubmitted) if fact.demand.job.startswith("ada")]) == BURST // 2
+@in_signed_pool
+async def test_a_stranger_uses_up_nothing_of_a_project_s_rate(pool: SignedPool) -> None:
+    await limited(pool, {"project": {"requests_per_second": 1}})
+    for number in range(2 * BURST):
+        submits(pool, number, source=f"/stranger-{number % 7}")
+    await pool.until_alarm("requests-near-limit", "project vision")
+    await pool.until_rejected("too-many-requests")
+    for number in range(BURST // 2):
+        submits(pool, number, ADA)
+    await pool.until("ada's jobs are submitted", lambda state: f"ada-{BURST // 2 - 1}" in state.jobs)
+    assert [fact for fact in rejected(pool) if fact.sender] == []
+    assert len([fact for fact in pool.facts(JobSubmitted) if fact.demand.job.startswith("ada")]) == BURST // 2
 
 
 @pytest.mark.parametrize(("rate", "of"), [("requests_per_second", 1), ("bytes_per_second", 1024)])
-@in_virtual_time
-async def test_above_the_rates_of_the_pool_requests_wait_and_an_alarm_says_so(tmp_path: Path, rate: str, of: int) -> None:
-    async with SignedPool(tmp_path) as pool:
-        await limited(pool, {"pool": {rate: of}})
-        await asyncio.sleep(BURST)
-        for number in range(2 * BURST):
-            submits(pool, number, ADA, command="x" * 1024)
-        text = await pool.until_alarm("requests-near-limit", "the pool is at")
-        assert text.endswith(f"% of limits.pool.{rate}; above it, requests wait")
-        await pool.until("all are submitted", lambda state: f"ada-{2 * BURST - 1}" in state.jobs, within_s=10 * BURST)
-        assert rejected(pool) == []
+@in_signed_pool
+async def test_above_the_rates_of_the_pool_requests_wait_and_an_alarm_says_so(pool: SignedPool, rate: str, of: int) -> None:
+    await limited(pool, {"pool": {rate: of}})
+    await asyncio.sleep(BURST)
+    for number in range(2 * BURST):
+        submits(pool, number, ADA, command="x" * 1024)
+    text = await pool.until_alarm("requests-near-limit", "the pool is at")
+    assert text.endswith(f"% of limits.pool.{rate}; above it, requests wait")
+    await pool.until("all are submitted", lambda state: f"ada-{2 * BURST - 1}" in state.jobs, within_s=10 * BURST)
+    assert rejected(pool) == []
 
 
 @pytest.mark.parametrize("whose", ["user", "project"])
@@ -137,33 +134,34 @@ async def test_bytes_are_limited_and_the_rejection_says_from_when_on_they_are_no
         await pool.until("it is accepted at that time", lambda state: f"ada-{BURST}" in state.jobs)
 
 
-@in_virtual_time
-async def test_under_a_flood_what_an_operator_does_to_others_jobs_comes_first_in_no_rate_and_stops_nobody(tmp_path: Path) -> None:
-    async with SignedPool(tmp_path) as pool:
-        await limited(pool, {"user": {"requests_per_second": 1}, "pool": {"requests_per_second": 1}})
-        for number in range(BURST):
-            submits(pool, number, ADA)
-        await pool.until("the pool's rate is used up", lambda state: len(state.jobs) == BURST, within_s=2 * BURST)
-        await asyncio.sleep(BURST // 2)
-        pool.request(PauseJob(job="ada-0"), actor=ROOT_ACTOR)  # a claim
-        for number in range(BURST - 1):
-            submits(pool, number)
-        for number in range(BURST, BURST + BURST // 2 - 1):
-            submits(pool, number, ADA)
-        begins = len(pool.messages(topics.REQUESTS.name))
-        for job in range(BURST):
-            pool.request(PauseJob(job=f"ada-{job}"), pool.root)
-            pool.request(CancelJob(job=f"ada-{job}"), pool.root)
-        await pool.until("all are decided", lambda state: f"other-{BURST - 2}" in state.jobs, within_s=10 * BURST)
-        records = [decode(Wire(each.headers, each.value)) for each in pool.messages(topics.AUDIT.name)]
-        auth = {int(each.cause.rpartition("/")[2]): each.auth for each in records if each.cause.startswith(topics.REQUESTS.name)}
-        assert [at for at in auth if at >= begins] == list(range(begins, begins + 2 * BURST)), "each is decided, in their order"
-        decided = list(auth)
-        meanwhile = decided[decided.index(begins) : decided.index(begins + 2 * BURST - 1)]
-        others, share = Counter(auth[at] for at in meanwhile if at < begins), len(meanwhile) // LATER_EVERY
-        assert others.keys() == {"signed", "none"}, "they stop nobody"
-        assert all(count <= share + 1 for count in others.values()), "others wait for them"
-        assert rejected(pool) == []
+@in_signed_pool
+async def test_in_a_flood_what_an_operator_does_to_others_jobs_comes_first_in_no_rate_and_stops_nobody(
+    pool: SignedPool,
+) -> None:
+    await limited(pool, {"user": {"requests_per_second": 1}, "pool": {"requests_per_second": 1}})
+    for number in range(BURST):
+        submits(pool, number, ADA)
+    await pool.until("the pool's rate is used up", lambda state: len(state.jobs) == BURST, within_s=2 * BURST)
+    await asyncio.sleep(BURST // 2)
+    pool.request(PauseJob(job="ada-0"), actor=ROOT_ACTOR)  # a claim
+    for number in range(BURST - 1):
+        submits(pool, number)
+    for number in range(BURST, BURST + BURST // 2 - 1):
+        submits(pool, number, ADA)
+    begins = len(pool.messages(topics.REQUESTS.name))
+    for job in range(BURST):
+        pool.request(PauseJob(job=f"ada-{job}"), pool.root)
+        pool.request(CancelJob(job=f"ada-{job}"), pool.root)
+    await pool.until("all are decided", lambda state: f"other-{BURST - 2}" in state.jobs, within_s=10 * BURST)
+    records = [decode(Wire(each.headers, each.value)) for each in pool.messages(topics.AUDIT.name)]
+    auth = {int(each.cause.rpartition("/")[2]): each.auth for each in records if each.cause.startswith(topics.REQUESTS.name)}
+    assert [at for at in auth if at >= begins] == list(range(begins, begins + 2 * BURST)), "each is decided, in their order"
+    decided = list(auth)
+    meanwhile = decided[decided.index(begins) : decided.index(begins + 2 * BURST - 1)]
+    others, share = Counter(auth[at] for at in meanwhile if at < begins), len(meanwhile) // LATER_EVERY
+    assert others.keys() == {"signed", "none"}, "they stop nobody"
+    assert all(count <= share + 1 for count in others.values()), "others wait for them"
+    assert rejected(pool) == []
 
 
 @in_virtual_time

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kits.signed_pool import DAY, POOL, START, Machine, SignedPool
+from tests.kits.signed_pool import DAY, POOL, START, Machine, SignedPool, in_signed_pool
 from tests.unit.bus.virtual_time import in_virtual_time
 
 from bailiff import Client
@@ -96,61 +96,59 @@ TASK_REPORTS: dict[type[reports.TaskReport], dict[str, Any]] = {
 # --- a stolen node key
 
 
-@in_virtual_time
-async def test_it_says_nothing_about_the_tasks_and_devices_of_other_nodes(tmp_path: Path) -> None:
+@in_signed_pool
+async def test_it_says_nothing_about_the_tasks_and_devices_of_other_nodes(pool: SignedPool) -> None:
     """Under its own name about their tasks, under their names, and with their tasks and devices in its inventory."""
-    async with SignedPool(tmp_path) as pool:
-        await three_nodes(pool)
-        stolen, others = pool.credentials("nodes/n1"), jobs_on(pool, "n2", "n3")
-        await pool.stop("agent-n1")
-        sent = [unwrap(message).body for message in pool.messages(topics.NODE_REPORTS.name)]
-        number = max(each.number for each in sent if isinstance(each, reports.ReportBody) and each.node == "n1")
-        for victim in others:
-            job = pool.state.jobs[victim]
-            about = {"job": victim, "attempt": job.attempt, "task": 0, "ordered_by": job.tasks[0].start_seq}
-            for name in ("n1", "n2", "n3"):
-                for kind, content in TASK_REPORTS.items():
-                    await asyncio.sleep(0.001)  # each has a later time than the one before, as it must
-                    number += name == "n1"
-                    body = kind(node=name, incarnation=node(pool, name).incarnation, number=number, **about, **content)
-                    pool.send(topics.NODE_REPORTS.name, *pool.signed(stolen, body))
-            await asyncio.sleep(0.001)
-            number += 1
-            claimed = TrackedTask(job=victim, attempt=job.attempt, task=0, state="exited", exit_code=0, done=True)
-            inventory = NodeInventory(
-                node="n1",
-                incarnation=node(pool, "n1").incarnation,
-                number=number,
-                machine_id=node(pool, "n1").machine_id,
-                boot_id=node(pool, "n1").boot_id,
-                release="0",
-                cpu_milli=1000,
-                memory_bytes=1 << 30,
-                tasks=(claimed,),
-            )
-            pool.send(topics.NODE_REPORTS.name, *pool.signed(stolen, inventory))
-        await passes(pool, 60)
-        assert jobs_on(pool, "n2", "n3") == others
-        assert {node(pool, name).state for name in ("n2", "n3")} == {"ready"}
-        assert not [fact for fact in pool.facts(TaskReleased) if fact.job in others]
-        assert {fact.code for fact in pool.facts(InputRejected)} >= {"second-key"}  # each attempt under their names is on record
+    await three_nodes(pool)
+    stolen, others = pool.credentials("nodes/n1"), jobs_on(pool, "n2", "n3")
+    await pool.stop("agent-n1")
+    sent = [unwrap(message).body for message in pool.messages(topics.NODE_REPORTS.name)]
+    number = max(each.number for each in sent if isinstance(each, reports.ReportBody) and each.node == "n1")
+    for victim in others:
+        job = pool.state.jobs[victim]
+        about = {"job": victim, "attempt": job.attempt, "task": 0, "ordered_by": job.tasks[0].start_seq}
+        for name in ("n1", "n2", "n3"):
+            for kind, content in TASK_REPORTS.items():
+                await asyncio.sleep(0.001)  # each has a later time than the one before, as it must
+                number += name == "n1"
+                body = kind(node=name, incarnation=node(pool, name).incarnation, number=number, **about, **content)
+                pool.send(topics.NODE_REPORTS.name, *pool.signed(stolen, body))
+        await asyncio.sleep(0.001)
+        number += 1
+        claimed = TrackedTask(job=victim, attempt=job.attempt, task=0, state="exited", exit_code=0, done=True)
+        inventory = NodeInventory(
+            node="n1",
+            incarnation=node(pool, "n1").incarnation,
+            number=number,
+            machine_id=node(pool, "n1").machine_id,
+            boot_id=node(pool, "n1").boot_id,
+            release="0",
+            cpu_milli=1000,
+            memory_bytes=1 << 30,
+            tasks=(claimed,),
+        )
+        pool.send(topics.NODE_REPORTS.name, *pool.signed(stolen, inventory))
+    await passes(pool, 60)
+    assert jobs_on(pool, "n2", "n3") == others
+    assert {node(pool, name).state for name in ("n2", "n3")} == {"ready"}
+    assert not [fact for fact in pool.facts(TaskReleased) if fact.job in others]
+    assert {fact.code for fact in pool.facts(InputRejected)} >= {"second-key"}  # each attempt under their names is on record
 
 
-@in_virtual_time
-async def test_it_silences_no_other_node_under_that_node_s_incarnation(tmp_path: Path) -> None:
+@in_signed_pool
+async def test_it_silences_no_other_node_under_that_node_s_incarnation(pool: SignedPool) -> None:
     """Reports under its own name that claim the incarnation of n2, numbered and dated far ahead: those of n2 count as before."""
-    async with SignedPool(tmp_path) as pool:
-        await three_nodes(pool)
-        stolen, others = pool.credentials("nodes/n1"), jobs_on(pool, "n2", "n3")
-        await pool.stop("agent-n1")
-        claimed = {"node": "n1", "incarnation": node(pool, "n2").incarnation, "number": 1 << 40}
-        about = {"source": "/node/n1", "pool": POOL, "time_us": pool.now() + 365 * DAY}
-        headers, value = wrap_signed(stolen, reports.NodeHeartbeat(**claimed, refused_commands=1 << 40), id="ahead", **about)
-        pool.send(topics.NODE_REPORTS.name, headers, value)
-        await passes(pool, 900)  # longer than the lease of n2
-        assert {node(pool, name).state for name in ("n2", "n3")} == {"ready"}
-        assert jobs_on(pool, "n2", "n3") == others
-        assert not [fact for fact in pool.facts(InputRejected) if fact.code == "replayed"]
+    await three_nodes(pool)
+    stolen, others = pool.credentials("nodes/n1"), jobs_on(pool, "n2", "n3")
+    await pool.stop("agent-n1")
+    claimed = {"node": "n1", "incarnation": node(pool, "n2").incarnation, "number": 1 << 40}
+    about = {"source": "/node/n1", "pool": POOL, "time_us": pool.now() + 365 * DAY}
+    headers, value = wrap_signed(stolen, reports.NodeHeartbeat(**claimed, refused_commands=1 << 40), id="ahead", **about)
+    pool.send(topics.NODE_REPORTS.name, headers, value)
+    await passes(pool, 900)  # longer than the lease of n2
+    assert {node(pool, name).state for name in ("n2", "n3")} == {"ready"}
+    assert jobs_on(pool, "n2", "n3") == others
+    assert not [fact for fact in pool.facts(InputRejected) if fact.code == "replayed"]
 
 
 @in_virtual_time
@@ -191,75 +189,72 @@ async def test_it_measures_no_other_node_and_nothing_twice(tmp_path: Path) -> No
         await rollup.close()
 
 
-@in_virtual_time
-async def test_it_signs_nothing_but_reports(tmp_path: Path) -> None:
+@in_signed_pool
+async def test_it_signs_nothing_but_reports(pool: SignedPool) -> None:
     """No command to another node, no proposal, no progress of an eviction, no request, no record of the log."""
-    async with SignedPool(tmp_path) as pool:
-        await three_nodes(pool)
-        stolen, running = pool.credentials("nodes/n1"), jobs_on(pool, "n1", "n2", "n3")
-        to_n2 = {"node": "n2", "incarnation": node(pool, "n2").incarnation, "sender_epoch": pool.state.epoch}
-        evict = Evict(
-            **to_n2,
-            sender="executor",
-            ordered_by=RecordRef(epoch=pool.state.epoch, seq=pool.state.seq),
-            job=jobs_on(pool, "n2")[0],
-            attempt=1,
-            tasks=(0,),
-            grace=0,
-            cause="x",
-        )
-        fence = Fence(**to_n2, sender="admission", revoked_keys=(pool.credentials("admission").certificate.key,))
-        for command in (evict, fence):
-            pool.send(topics.NODE_COMMANDS.name, *pool.signed(stolen, command), key="n2")
-        proposal = ProposalBatch(selection=1, computed_at=pool.state.seq, logic=LOGIC, proposals=())
-        for topic, body in (
-            (topics.PROPOSALS.name, proposal),
-            (topics.EVICTION_PROGRESS.name, StartEviction(job=running[0], attempt=1, decided_by=pool.state.seq)),
-        ):
-            pool.send(topic, *pool.signed(stolen, body))
-        pool.request(CancelJob(job=running[1]), stolen.private_key)
-        pool.request(RevokeKey(key=pool.state.enrolled["n2"].key), stolen.private_key)
-        assert "n2 has refused" in await pool.until_alarm("commands-refused")
-        await passes(pool, 30)
-        assert jobs_on(pool, "n1", "n2", "n3") == running
-        assert pool.state.enrolled["n2"].key not in pool.state.revoked_keys
-        assert {"bad-certificate", "unknown-key"} <= {fact.code for fact in pool.facts(InputRejected)}
+    await three_nodes(pool)
+    stolen, running = pool.credentials("nodes/n1"), jobs_on(pool, "n1", "n2", "n3")
+    to_n2 = {"node": "n2", "incarnation": node(pool, "n2").incarnation, "sender_epoch": pool.state.epoch}
+    evict = Evict(
+        **to_n2,
+        sender="executor",
+        ordered_by=RecordRef(epoch=pool.state.epoch, seq=pool.state.seq),
+        job=jobs_on(pool, "n2")[0],
+        attempt=1,
+        tasks=(0,),
+        grace=0,
+        cause="x",
+    )
+    fence = Fence(**to_n2, sender="admission", revoked_keys=(pool.credentials("admission").certificate.key,))
+    for command in (evict, fence):
+        pool.send(topics.NODE_COMMANDS.name, *pool.signed(stolen, command), key="n2")
+    proposal = ProposalBatch(selection=1, computed_at=pool.state.seq, logic=LOGIC, proposals=())
+    for topic, body in (
+        (topics.PROPOSALS.name, proposal),
+        (topics.EVICTION_PROGRESS.name, StartEviction(job=running[0], attempt=1, decided_by=pool.state.seq)),
+    ):
+        pool.send(topic, *pool.signed(stolen, body))
+    pool.request(CancelJob(job=running[1]), stolen.private_key)
+    pool.request(RevokeKey(key=pool.state.enrolled["n2"].key), stolen.private_key)
+    assert "n2 has refused" in await pool.until_alarm("commands-refused")
+    await passes(pool, 30)
+    assert jobs_on(pool, "n1", "n2", "n3") == running
+    assert pool.state.enrolled["n2"].key not in pool.state.revoked_keys
+    assert {"bad-certificate", "unknown-key"} <= {fact.code for fact in pool.facts(InputRejected)}
 
 
-@in_virtual_time
-async def test_it_reads_no_start_of_another_node(tmp_path: Path) -> None:
-    async with SignedPool(tmp_path) as pool:
-        await three_nodes(pool)
-        key = pool.credentials("nodes/n1").decryption_key
-        of_others = [*starts_to(pool, "n2"), *starts_to(pool, "n3")]
-        assert len(of_others) == 2
-        for start in of_others:
-            with pytest.raises(CannotDecrypt):
-                decrypt_start(start, POOL, key)
+@in_signed_pool
+async def test_it_reads_no_start_of_another_node(pool: SignedPool) -> None:
+    await three_nodes(pool)
+    key = pool.credentials("nodes/n1").decryption_key
+    of_others = [*starts_to(pool, "n2"), *starts_to(pool, "n3")]
+    assert len(of_others) == 2
+    for start in of_others:
+        with pytest.raises(CannotDecrypt):
+            decrypt_start(start, POOL, key)
 
 
-@in_virtual_time
-async def test_it_takes_its_own_node_over_on_record_until_it_is_revoked(tmp_path: Path) -> None:
+@in_signed_pool
+async def test_it_takes_its_own_node_over_on_record_until_it_is_revoked(pool: SignedPool) -> None:
     """The thief's machine says that it is n1. The true agent stops its task and announces itself again, all on record.
     What is placed on n1 meanwhile goes to the thief, as to any node. Others are not concerned; the revocation ends it."""
-    async with SignedPool(tmp_path) as pool:
-        await three_nodes(pool)
-        others = jobs_on(pool, "n2", "n3")
-        pool.start_agent("n1", machine="thief")
-        await pool.until("it has joined", lambda _: [fact.node for fact in pool.facts(NodeJoined)].count("n1") == 2)
-        await passes(pool, 60)
-        assert [fact.node for fact in pool.facts(NodeJoined)][3:5] == ["n1", "n1"]  # the true agent has come back
-        assert len([key for name in ("n1", "thief") for key in running_on(pool, name)]) <= 1
-        assert jobs_on(pool, "n2", "n3") == others
-        pool.request(RevokeKey(key=pool.state.enrolled["n1"].key, reason="stolen"), pool.root)
-        await pool.until("it is revoked", lambda state: "n1" not in state.enrolled)
-        placed_before = len(starts_to(pool, "n1"))
-        pool.submit("later")
-        await pool.until_rejected("revoked-key")
-        await pool.until("n1 is lost", lambda _: pool.facts(NodeLost), within_s=900)
-        assert len(starts_to(pool, "n1")) == placed_before
-        assert not running_on(pool, "n1")
-        assert jobs_on(pool, "n2", "n3") == others
+    await three_nodes(pool)
+    others = jobs_on(pool, "n2", "n3")
+    pool.start_agent("n1", machine="thief")
+    await pool.until("it has joined", lambda _: [fact.node for fact in pool.facts(NodeJoined)].count("n1") == 2)
+    await passes(pool, 60)
+    assert [fact.node for fact in pool.facts(NodeJoined)][3:5] == ["n1", "n1"]  # the true agent has come back
+    assert len([key for name in ("n1", "thief") for key in running_on(pool, name)]) <= 1
+    assert jobs_on(pool, "n2", "n3") == others
+    pool.request(RevokeKey(key=pool.state.enrolled["n1"].key, reason="stolen"), pool.root)
+    await pool.until("it is revoked", lambda state: "n1" not in state.enrolled)
+    placed_before = len(starts_to(pool, "n1"))
+    pool.submit("later")
+    await pool.until_rejected("revoked-key")
+    await pool.until("n1 is lost", lambda _: pool.facts(NodeLost), within_s=900)
+    assert len(starts_to(pool, "n1")) == placed_before
+    assert not running_on(pool, "n1")
+    assert jobs_on(pool, "n2", "n3") == others
 
 
 def running_on(pool: SignedPool, machine: str) -> list[object]:
@@ -281,68 +276,64 @@ def enrol(pool: SignedPool, name: str, **key: str) -> None:
     pool.request(EnrolNode(node=name, expires=pool.now() + DAY, **key), pool.root)
 
 
-@in_virtual_time
-async def test_of_two_machines_with_one_token_one_is_enrolled(tmp_path: Path) -> None:
-    async with SignedPool(tmp_path) as pool:
-        once = EnrolmentToken(new_private_key(), key_id(pool.root))
-        enrol(pool, "n2", token_key=key_id(once.private_key))
-        pool.start_agent("n2", token=once.text())
-        pool.start_agent("n2", credentials="thief", token=once.text(), machine="thief")
-        refused = await pool.until_rejected("second-key")
-        assert "bailiff node approve n2" in refused.reason
-        assert [fact.node for fact in pool.facts(NodeEnrolled)] == ["n1", "n2"]
+@in_signed_pool
+async def test_of_two_machines_with_one_token_one_is_enrolled(pool: SignedPool) -> None:
+    once = EnrolmentToken(new_private_key(), key_id(pool.root))
+    enrol(pool, "n2", token_key=key_id(once.private_key))
+    pool.start_agent("n2", token=once.text())
+    pool.start_agent("n2", credentials="thief", token=once.text(), machine="thief")
+    refused = await pool.until_rejected("second-key")
+    assert "bailiff node approve n2" in refused.reason
+    assert [fact.node for fact in pool.facts(NodeEnrolled)] == ["n1", "n2"]
 
 
-@in_virtual_time
-async def test_neither_a_kept_enrolment_nor_its_token_brings_back_a_revoked_node(tmp_path: Path) -> None:
-    async with SignedPool(tmp_path) as pool:
-        once = EnrolmentToken(new_private_key(), key_id(pool.root))
-        enrol(pool, "n2", token_key=key_id(once.private_key))
-        pool.start_agent("n2", token=once.text())
-        await pool.until("n2 has joined", lambda state: "n2" in state.node_numbers)
-        kept = [each for each in pool.messages(topics.NODE_REPORTS.name) if b"token_signature" in each.value]
-        pool.request(RevokeKey(key=pool.state.enrolled["n2"].key), pool.root)
-        await pool.until("it is revoked", lambda state: "n2" not in state.enrolled)
-        await pool.stop("agent-n2")
-        for message in kept:
-            pool.send(topics.NODE_REPORTS.name, message.headers, message.value)
-        pool.start_agent("n2", credentials="thief", token=once.text(), machine="thief")
-        await pool.until("the thief waits", lambda state: "n2" in state.waiting_nodes)
-        await passes(pool, 60)
-        assert "n2" not in pool.state.enrolled
-        assert len(pool.facts(NodeEnrolled)) == 2
+@in_signed_pool
+async def test_neither_a_kept_enrolment_nor_its_token_brings_back_a_revoked_node(pool: SignedPool) -> None:
+    once = EnrolmentToken(new_private_key(), key_id(pool.root))
+    enrol(pool, "n2", token_key=key_id(once.private_key))
+    pool.start_agent("n2", token=once.text())
+    await pool.until("n2 has joined", lambda state: "n2" in state.node_numbers)
+    kept = [each for each in pool.messages(topics.NODE_REPORTS.name) if b"token_signature" in each.value]
+    pool.request(RevokeKey(key=pool.state.enrolled["n2"].key), pool.root)
+    await pool.until("it is revoked", lambda state: "n2" not in state.enrolled)
+    await pool.stop("agent-n2")
+    for message in kept:
+        pool.send(topics.NODE_REPORTS.name, message.headers, message.value)
+    pool.start_agent("n2", credentials="thief", token=once.text(), machine="thief")
+    await pool.until("the thief waits", lambda state: "n2" in state.waiting_nodes)
+    await passes(pool, 60)
+    assert "n2" not in pool.state.enrolled
+    assert len(pool.facts(NodeEnrolled)) == 2
 
 
-@in_virtual_time
-async def test_a_token_is_of_no_use_for_another_name_or_after_its_time(tmp_path: Path) -> None:
-    async with SignedPool(tmp_path) as pool:
-        once = EnrolmentToken(new_private_key(), key_id(pool.root))
-        pool.request(EnrolNode(node="n2", expires=pool.now() + MINUTE, token_key=key_id(once.private_key)), pool.root)
-        await pool.until("it is permitted", lambda state: "n2" in state.permits)
-        pool.start_agent("n3", token=once.text())
-        await pool.until("n3 waits", lambda state: "n3" in state.waiting_nodes)
-        await passes(pool, 61)
-        pool.start_agent("n2", token=once.text())
-        await pool.until("n2 waits", lambda state: "n2" in state.waiting_nodes)
-        assert [fact.node for fact in pool.facts(NodeEnrolled)] == ["n1"]
+@in_signed_pool
+async def test_a_token_is_of_no_use_for_another_name_or_after_its_time(pool: SignedPool) -> None:
+    once = EnrolmentToken(new_private_key(), key_id(pool.root))
+    pool.request(EnrolNode(node="n2", expires=pool.now() + MINUTE, token_key=key_id(once.private_key)), pool.root)
+    await pool.until("it is permitted", lambda state: "n2" in state.permits)
+    pool.start_agent("n3", token=once.text())
+    await pool.until("n3 waits", lambda state: "n3" in state.waiting_nodes)
+    await passes(pool, 61)
+    pool.start_agent("n2", token=once.text())
+    await pool.until("n2 waits", lambda state: "n2" in state.waiting_nodes)
+    assert [fact.node for fact in pool.facts(NodeEnrolled)] == ["n1"]
 
 
 # --- clocks
 
 
-@in_virtual_time
-async def test_an_expired_certificate_is_not_obeyed_by_a_node_whose_clock_is_behind(tmp_path: Path) -> None:
+@in_signed_pool
+async def test_an_expired_certificate_is_not_obeyed_by_a_node_whose_clock_is_behind(pool: SignedPool) -> None:
     """A thief with a key that has expired, and a node whose clock somebody has set back."""
-    async with SignedPool(tmp_path) as pool:
-        pool.submit("job-1")
-        await pool.until_running("job-1")
-        expired = pool.certify("expired", "eviction-executor", expires=pool.now() + MINUTE)
-        await pool.stop("agent-n1")
-        pool.start_agent("n1", behind=lambda: 30 * DAY)
-        await passes(pool, 70)
-        pool.send(topics.NODE_COMMANDS.name, *pool.signed(expired, eviction(pool, "job-1")), key="n1")
-        assert "is valid from" in await pool.until_alarm("commands-refused")
-        assert jobs_on(pool, "n1") == ["job-1"]
+    pool.submit("job-1")
+    await pool.until_running("job-1")
+    expired = pool.certify("expired", "eviction-executor", expires=pool.now() + MINUTE)
+    await pool.stop("agent-n1")
+    pool.start_agent("n1", behind=lambda: 30 * DAY)
+    await passes(pool, 70)
+    pool.send(topics.NODE_COMMANDS.name, *pool.signed(expired, eviction(pool, "job-1")), key="n1")
+    assert "is valid from" in await pool.until_alarm("commands-refused")
+    assert jobs_on(pool, "n1") == ["job-1"]
 
 
 def eviction(pool: SignedPool, job: str) -> Evict:
@@ -353,40 +344,38 @@ def eviction(pool: SignedPool, job: str) -> Evict:
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR, 800 * DAY])
-@in_virtual_time
-async def test_a_node_whose_clock_steps_stays_in_the_pool(tmp_path: Path, step: int) -> None:
+@in_signed_pool
+async def test_a_node_whose_clock_steps_stays_in_the_pool(pool: SignedPool, step: int) -> None:
     """Its certificate and those of services have expired by its own clock, or are not valid yet; its reports stay in order."""
-    async with SignedPool(tmp_path) as pool:
-        behind = [0]
-        await pool.stop("agent-n1")
-        pool.start_agent("n1", behind=lambda: behind[0])
-        pool.submit("job-1")
-        await pool.until_running("job-1")
-        behind[0] = -step
-        await passes(pool, 900)  # longer than its lease
-        async with Client(pool.cluster.client("doctor"), source="doctor", now=pool.now) as client:
-            assert [check["status"] for check in await node_checks(client, pool.state)] == ["ok"]
-        assert node(pool, "n1").state == "ready"
-        assert jobs_on(pool, "n1") == ["job-1"]
-        pool.submit("serve-1", kind="inference")
-        await pool.until_running("serve-1")
-        assert not pool.facts(InputRejected)
+    behind = [0]
+    await pool.stop("agent-n1")
+    pool.start_agent("n1", behind=lambda: behind[0])
+    pool.submit("job-1")
+    await pool.until_running("job-1")
+    behind[0] = -step
+    await passes(pool, 900)  # longer than its lease
+    async with Client(pool.cluster.client("doctor"), source="doctor", now=pool.now) as client:
+        assert [check["status"] for check in await node_checks(client, pool.state)] == ["ok"]
+    assert node(pool, "n1").state == "ready"
+    assert jobs_on(pool, "n1") == ["job-1"]
+    pool.submit("serve-1", kind="inference")
+    await pool.until_running("serve-1")
+    assert not pool.facts(InputRejected)
 
 
-@in_virtual_time
-async def test_a_certificate_that_expires_ends_its_service_and_a_new_one_carries_on(tmp_path: Path) -> None:
-    async with SignedPool(tmp_path) as pool:
-        await pool.stop("eviction-executor")
-        pool.certify("eviction-executor", "eviction-executor", expires=pool.now() + MINUTE)
-        pool.start_pool_service("eviction-executor", pool._execute)
-        pool.submit("job-1")
-        await pool.until_running("job-1")
-        await passes(pool, 50)
-        pool.submit("serve-1", kind="inference")
-        assert "is valid from" in str(await pool.error_of("eviction-executor"))
-        pool.certify("eviction-executor", "eviction-executor", expires=START + 365 * DAY)
-        pool.start_pool_service("eviction-executor", pool._execute)
-        await pool.until_running("serve-1")
+@in_signed_pool
+async def test_a_certificate_that_expires_ends_its_service_and_a_new_one_carries_on(pool: SignedPool) -> None:
+    await pool.stop("eviction-executor")
+    pool.certify("eviction-executor", "eviction-executor", expires=pool.now() + MINUTE)
+    pool.start_pool_service("eviction-executor", pool._execute)
+    pool.submit("job-1")
+    await pool.until_running("job-1")
+    await passes(pool, 50)
+    pool.submit("serve-1", kind="inference")
+    assert "is valid from" in str(await pool.error_of("eviction-executor"))
+    pool.certify("eviction-executor", "eviction-executor", expires=START + 365 * DAY)
+    pool.start_pool_service("eviction-executor", pool._execute)
+    await pool.until_running("serve-1")
 
 
 # --- keys that change in the middle of an eviction
@@ -446,34 +435,32 @@ def renew(pool: SignedPool, name: str) -> Credentials:
 
 @pytest.mark.parametrize("at", ["decided", "noticed", "term_sent"])
 @pytest.mark.parametrize("change", [new_executor, new_admission, new_root], ids=lambda each: each.__name__)
-@in_virtual_time
+@in_signed_pool
 async def test_an_eviction_ends_as_decided_although_keys_change(
-    tmp_path: Path, change: Callable[[SignedPool], Any], at: str
+    pool: SignedPool, change: Callable[[SignedPool], Any], at: str
 ) -> None:
-    async with SignedPool(tmp_path) as pool:
-        pool.submit("job-1", BAILIFF_SIM_ON_NOTICE="ignore", BAILIFF_SIM_ON_TERM="ignore")
-        await pool.until_running("job-1")
-        pool.submit("serve-1", kind="inference")
-        await pool.until(f"the eviction is {at}", stage(at), within_s=600)
-        await change(pool)
-        await pool.until("serve-1 runs", lambda state: state.jobs["serve-1"].phase == "running", within_s=900)
-        assert pool.state.jobs["job-1"].attempt == 1
-        assert pool.state.jobs["job-1"].phase in ("pending", "queued")
+    pool.submit("job-1", BAILIFF_SIM_ON_NOTICE="ignore", BAILIFF_SIM_ON_TERM="ignore")
+    await pool.until_running("job-1")
+    pool.submit("serve-1", kind="inference")
+    await pool.until(f"the eviction is {at}", stage(at), within_s=600)
+    await change(pool)
+    await pool.until("serve-1 runs", lambda state: state.jobs["serve-1"].phase == "running", within_s=900)
+    assert pool.state.jobs["job-1"].attempt == 1
+    assert pool.state.jobs["job-1"].phase in ("pending", "queued")
 
 
-@in_virtual_time
-async def test_a_node_that_is_revoked_in_the_middle_of_an_eviction_frees_nothing(tmp_path: Path) -> None:
+@in_signed_pool
+async def test_a_node_that_is_revoked_in_the_middle_of_an_eviction_frees_nothing(pool: SignedPool) -> None:
     """What it says of the release counts no more: its GPUs are given to nobody, and the job runs elsewhere."""
-    async with SignedPool(tmp_path) as pool:
-        pool.submit("job-1", BAILIFF_SIM_ON_NOTICE="ignore", BAILIFF_SIM_ON_TERM="ignore")
-        await pool.until_running("job-1")
-        pool.submit("serve-1", kind="inference")
-        await pool.until("it is noticed", stage("noticed"), within_s=600)
-        pool.request(RevokeKey(key=pool.state.enrolled["n1"].key), pool.root)
-        await pool.until("n1 is lost", lambda state: state.nodes[0].state == "lost", within_s=1200)
-        assert pool.state.jobs["serve-1"].phase != "running"
-        assert not pool.facts(TaskReleased)
-        pool.certify("nodes/n2", "node", "n2")
-        pool.machines["n2"] = Machine("n2")
-        pool.start_agent("n2")
-        await pool.until_running("serve-1")
+    pool.submit("job-1", BAILIFF_SIM_ON_NOTICE="ignore", BAILIFF_SIM_ON_TERM="ignore")
+    await pool.until_running("job-1")
+    pool.submit("serve-1", kind="inference")
+    await pool.until("it is noticed", stage("noticed"), within_s=600)
+    pool.request(RevokeKey(key=pool.state.enrolled["n1"].key), pool.root)
+    await pool.until("n1 is lost", lambda state: state.nodes[0].state == "lost", within_s=1200)
+    assert pool.state.jobs["serve-1"].phase != "running"
+    assert not pool.facts(TaskReleased)
+    pool.certify("nodes/n2", "node", "n2")
+    pool.machines["n2"] = Machine("n2")
+    pool.start_agent("n2")
+    await pool.until_running("serve-1")
