@@ -142,9 +142,7 @@ def test_surplus_is_evicted_for_several_preemptors_of_one_batch_before_any_whole
 @pytest.fixture
 def fragmented() -> Sketch:
     """Two nodes of four GPUs, each half taken."""
-    sketch = Sketch()
-    for name in ("a", "b"):
-        sketch.node(name, gpus=4)
+    sketch = Sketch(a=4, b=4)
     sketch.running("left", "a", [0, 1], age=HOUR)
     sketch.running("right", "b", [0, 1], age=MINUTE)
     sketch.state.policy = policy(preemption={"max_migrations": 1})

@@ -49,9 +49,7 @@ def test_a_released_task_is_not_affected_any_more():
 
 
 def test_a_job_whose_tasks_there_are_released_is_not_affected():
-    sketch = Sketch()
-    for name in ("a", "b"):
-        sketch.node(name)
+    sketch = Sketch(a=8, b=8)
     job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("b", [0]))
     job.tasks[0].state = "released"
     assert affected_by_drain(sketch.state, sketch.state.nodes[0]) == []
@@ -67,9 +65,7 @@ def test_a_pending_gang_would_lose_its_reservation():
 
 @pytest.mark.parametrize(("minimum", "moves"), [(2, True), (1, False)])
 def test_under_a_graceful_drain_only_a_gang_that_cannot_run_without_the_node_is_moved(minimum, moves):
-    sketch = Sketch()
-    for name in ("a", "b"):
-        sketch.node(name)
+    sketch = Sketch(a=8, b=8)
     job = sketch.at(sketch.job("gang", group(2, gpus=4)), ("a", range(4)), ("b", range(4)))
     job.demand = job.demand.model_copy(update={"min_tasks": minimum})
     for task in job.tasks:

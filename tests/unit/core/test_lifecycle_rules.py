@@ -282,9 +282,7 @@ def test_a_job_whose_last_task_is_on_a_broken_device_is_evicted_whole_although_o
 
 def evicting(cause: Any, *, drains: Any = (), started: int | None = None, tasks: str = "", **about: Any) -> tuple[Sketch, Job]:
     """A gang of two, on nodes a and b, is being evicted, or these tasks of it. drains: of node a, and of node b, whether due."""
-    sketch = Sketch()
-    for name in ("a", "b"):
-        sketch.node(name)
+    sketch = Sketch(a=8, b=8)
     for node, due in zip(sketch.state.nodes.values(), drains, strict=False):
         node.drain = None if due is None else Drain(1, "graceful", due=due)
     job = sketch.at(sketch.job("job", group(2, gpus=1)), ("a", [0]), ("b", [0]))
@@ -384,10 +382,7 @@ EVICTION_REQUESTS_OF_OPERATORS = Eviction(1, "preemption", 5)
 
 @pytest.fixture
 def sketch() -> Sketch:
-    made = Sketch()
-    for name in ("a", "b", "c"):
-        made.node(name, gpus=2)
-    return made
+    return Sketch(a=2, b=2, c=2)
 
 
 def placed(sketch: Sketch, phase: Any = "running", **about: Any) -> Job:

@@ -35,9 +35,7 @@ def test_an_island_has_at_least_two_gpus():
 
 
 def test_the_index_of_free_gpus_follows_a_gpu_that_fails() -> None:
-    sketch = Sketch()
-    for name in ("a", "b"):
-        sketch.node(name, gpus=2)
+    sketch = Sketch(a=2, b=2)
     cluster = ClusterResources.of(sketch.state)
     assert free_gpu_index_of(cluster, need(gpus=1)).free.tolist() == [2, 2]
     sketch.state.nodes[0].devices[1].healthy = False

@@ -27,9 +27,7 @@ def test_members_without_a_place_and_released_ones_hold_nothing() -> None:
 
 @pytest.mark.parametrize(("nodes", "gpus", "covered"), [(2, 4, True), (3, 4, False), (2, 5, False)])
 def test_an_index_of_allocations_is_made_for_so_many_nodes_of_so_many_gpus(nodes: int, gpus: int, covered: bool) -> None:
-    sketch = Sketch()
-    for name in "ab":
-        sketch.node(name, gpus=4)
+    sketch = Sketch(a=4, b=4)
     index = AllocationIndex.of_pool(sketch.state)
     if nodes == 3:
         sketch.node("c", gpus=gpus)
@@ -43,10 +41,7 @@ def test_an_index_of_allocations_is_made_for_so_many_nodes_of_so_many_gpus(nodes
 
 @pytest.fixture
 def sketch() -> Sketch:
-    made = Sketch()
-    for name in "abc":
-        made.node(name, gpus=2)
-    return made
+    return Sketch(a=2, b=2, c=2)
 
 
 def gone_and_back(sketch: Sketch, cluster: ClusterResources, number: int) -> None:

@@ -152,9 +152,7 @@ def test_a_dead_end_is_not_searched_again() -> None:
 
 
 def test_of_two_nodes_that_are_in_use_alike_one_is_tried() -> None:
-    sketch = Sketch()
-    for name in "ab":
-        sketch.node(name, gpus=3)
+    sketch = Sketch(a=3, b=3)
     gang = sketch.job("gang", group(2, gpus=2))
     others = [sketch.job(name, group(gpus=1, gib=gib)) for name, gib in (("one", 1), ("two", 2), ("three", 3))]
     budget = StepBudget(1000)

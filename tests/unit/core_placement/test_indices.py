@@ -22,9 +22,7 @@ from bailiff_core.placement.task_requirements import TaskRequirements
 
 @pytest.fixture
 def sketch() -> Sketch:
-    made = Sketch()
-    for name, gpus in (("a", 8), ("b", 4), ("c", 2), ("d", 0)):
-        made.node(name, gpus=gpus)
+    made = Sketch(a=8, b=4, c=2, d=0)
     made.running("one", "a", [0], age=5 * MINUTE)
     made.running("younger", "a", [6], age=MINUTE)
     made.running("two", "a", [1, 2], age=3 * MINUTE, priority=75)
@@ -100,10 +98,7 @@ def test_what_the_jobs_of_a_priority_hold_on_a_node() -> None:
 
 @pytest.fixture
 def placed() -> Sketch:
-    made = Sketch()
-    for name in "ab":
-        made.node(name)
-    return made
+    return Sketch(a=8, b=8)
 
 
 def noted(placed: Sketch) -> JobAllocation:

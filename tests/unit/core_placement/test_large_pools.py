@@ -371,9 +371,7 @@ def test_where_more_than_one_slot_is_missing_the_nodes_of_gangs_are_searched_tog
 def test_a_gang_of_victims_counts_with_all_its_nodes(monkeypatch: pytest.MonkeyPatch, tasks: int) -> None:
     """The gang on a and b is cheaper than the two jobs; the shortlist begins with one node."""
     monkeypatch.setattr(shortlist, "INITIAL_SIZE", 1 - tasks)
-    sketch = Sketch()
-    for name in ("a", "b", "c", "d"):
-        sketch.node(name, gpus=1)
+    sketch = Sketch(a=1, b=1, c=1, d=1)
     sketch.at(sketch.job("gang", group(2, gpus=1)), ("a", [0]), ("b", [0]), age=5 * MINUTE)
     for name in ("c", "d"):
         sketch.running(f"on-{name}", name, [0], age=7 * MINUTE)
@@ -440,9 +438,7 @@ def one_of_each_type(sketch: Sketch) -> Job:
 
 def test_two_types_take_two_surplus_tasks_of_one_job() -> None:
     """For each type alone the last task suffices: for the second of them it is gone."""
-    sketch = Sketch()
-    for name in ("a", "b", "c"):
-        sketch.node(name, gpus=4)
+    sketch = Sketch(a=4, b=4, c=4)
     elastic(sketch, "wide", ("a", range(4)), ("b", range(4)), ("c", range(4)))
     answer = ask(sketch, one_of_each_type(sketch))
     assert [(choice.job, choice.tasks) for choice in answer.victims] == [("wide", "1-2")]
@@ -450,9 +446,7 @@ def test_two_types_take_two_surplus_tasks_of_one_job() -> None:
 
 
 def test_after_the_surplus_of_a_job_the_next_type_takes_another_job() -> None:
-    sketch = Sketch()
-    for name in ("a", "b", "c"):
-        sketch.node(name, gpus=4)
+    sketch = Sketch(a=4, b=4, c=4)
     elastic(sketch, "wide", ("a", range(4)), ("b", range(4)))
     sketch.running("other", "c", range(4), age=0)
     answer = ask(sketch, one_of_each_type(sketch))

@@ -312,9 +312,7 @@ def test_of_too_many_protected_jobs_none_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_a_protected_job_has_where_the_preemptor_may_not_run_is_not_needed() -> None:
-    sketch = Sketch()
-    for name in ("a", "b"):
-        sketch.node(name, gpus=1)
+    sketch = Sketch(a=1, b=1)
     wide = sketch.at(sketch.job("wide", group(2, gpus=1), preemptible=False), ("a", [0]), ("b", [0]))
     wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
     text = "the resources (1 GPU) of 'wide', which is not preemptible"

@@ -265,9 +265,7 @@ def test_of_equally_full_gpus_the_first_with_exactly_enough_room_now(milli: int,
 @pytest.fixture
 def sketch() -> Sketch:
     """Nodes of two GPUs. Of a and d the first one is shared, on b a part is leaving, on c one is reserved; e and f are free."""
-    made = Sketch()
-    for name in "abcdef":
-        made.node(name, gpus=2)
+    made = Sketch(a=2, b=2, c=2, d=2, e=2, f=2)
     for name, milli, phase in (("a", 300, "running"), ("b", 400, "evicting"), ("c", 200, "reserved"), ("d", 800, "running")):
         made.at(made.job(f"on-{name}", group(gpu_share_milli=milli)), (name, [0]), phase=phase)
     return made

@@ -153,9 +153,7 @@ ELSEWHERE = (NodeShare(node=1, tasks="0", devices="0"),)
 
 def test_a_gang_keeps_the_place_that_no_victim_had() -> None:
     """The first answer evicts `small` for one of two tasks; the second evicts `large`, of whose GPUs one remains."""
-    sketch = Sketch()
-    for name, gpus in (("a", 1), ("b", 4), ("c", 1)):
-        sketch.node(name, gpus=gpus)
+    sketch = Sketch(a=1, b=4, c=1)
     sketch.running("small", "a", [0], age=MINUTE)
     sketch.running("large", "b", range(4), age=HOUR)
     first = sketch.job("first", group(2, gpus=1), priority=100)
@@ -203,9 +201,7 @@ def test_victims_are_restored_only_if_all_of_them_run_and_are_evicted_whole(
 
 def test_what_an_answer_uses_beside_what_its_victims_free_is_not_free_for_the_next() -> None:
     """One GPU is free: the first gang of two evicts one job, the second evicts two."""
-    sketch = Sketch()
-    for name in ("a", "b", "c", "free"):
-        sketch.node(name, gpus=1)
+    sketch = Sketch(a=1, b=1, c=1, free=1)
     for name in ("a", "b", "c"):
         sketch.running(f"on-{name}", name, [0])
     gangs = [sketch.job(name, group(2, gpus=1), priority=75) for name in ("first", "second")]
@@ -232,9 +228,7 @@ def test_where_an_action_had_candidates_the_refusal_is_that_of_the_last_such_act
 
 def test_after_an_answer_took_the_surplus_of_a_job_the_next_one_takes_what_is_left_of_it() -> None:
     """Both look for one GPU. To free that on a, both tasks would have to go before the first answer; after it, only one."""
-    sketch = Sketch()
-    for name in ("a", "b"):
-        sketch.node(name, gpus=1)
+    sketch = Sketch(a=1, b=1)
     wide = sketch.at(sketch.job("wide", group(2, gpus=1)), ("a", [0]), ("b", [0]))
     wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
     for name in ("first", "second"):

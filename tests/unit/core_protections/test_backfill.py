@@ -116,9 +116,7 @@ def test_where_the_start_depends_on_jobs_without_a_limit_no_limit_helps(sketch):
 
 
 def test_of_jobs_without_a_time_limit_the_one_running_longest_is_expected_to_end_first():
-    sketch = Sketch()
-    for name in "ab":
-        sketch.node(name)
+    sketch = Sketch(a=8, b=8)
     sketch.running("young", "a", range(7), age=HOUR)
     sketch.running("old", "b", range(7), age=2 * HOUR)
     head = sketch.job("head", group(gpus=8))
