@@ -50,6 +50,14 @@ def start(pool: SignedPool, sender: str = "admission") -> StartTask:
     )
 
 
+async def admission_stops_while_a_job_waits(pool: SignedPool) -> None:
+    pool.submit("low")
+    await pool.until_running("low")
+    pool.submit("waits")
+    await pool.until("it is pending", lambda state: "waits" in state.jobs)
+    await pool.stop("admission")
+
+
 def runs(pool: SignedPool, job: str, node: str = "n1") -> bool:
     """Whether the machine runs the job, whatever the log says."""
     return bool([state for state in pool.machines[node].machine.states() if state.key.job == job and isinstance(state, Running)])
@@ -346,11 +354,7 @@ async def test_another_root_key(pool: SignedPool) -> None:
 
 @in_signed_pool
 async def test_another_replica_of_admission_starts_what_the_first_one_accepted(pool: SignedPool) -> None:
-    pool.submit("low")
-    await pool.until_running("low")
-    pool.submit("waits")
-    await pool.until("it is pending", lambda state: "waits" in state.jobs)
-    await pool.stop("admission")
+    await admission_stops_while_a_job_waits(pool)
     pool.certify("admission-2", "admission")
     pool.start_admission("admission-2", "admission-2", specs_key=pool.folder / "admission" / "specs.key")
     pool.request(CancelJob(job="low"))
@@ -359,11 +363,7 @@ async def test_another_replica_of_admission_starts_what_the_first_one_accepted(p
 
 @in_signed_pool
 async def test_specs_are_read_with_the_key_before_the_present_one(pool: SignedPool) -> None:
-    pool.submit("low")
-    await pool.until_running("low")
-    pool.submit("waits")
-    await pool.until("it is pending", lambda state: "waits" in state.jobs)
-    await pool.stop("admission")
+    await admission_stops_while_a_job_waits(pool)
     key = pool.folder / "admission" / "specs.key"
     key.rename(key.with_name("specs.key.old"))
     pool.start_admission()
@@ -373,11 +373,7 @@ async def test_specs_are_read_with_the_key_before_the_present_one(pool: SignedPo
 
 @in_signed_pool
 async def test_admission_without_the_specs_key_says_so(pool: SignedPool) -> None:
-    pool.submit("low")
-    await pool.until_running("low")
-    pool.submit("waits")
-    await pool.until("it is pending", lambda state: "waits" in state.jobs)
-    await pool.stop("admission")
+    await admission_stops_while_a_job_waits(pool)
     pool.certify("admission-2", "admission")
     pool.start_admission("admission-2", "admission-2")
     pool.request(CancelJob(job="low"))

@@ -1,10 +1,24 @@
-"""Reports of agents, as admission receives them."""
+"""Requests and reports of agents, as admission receives them."""
 
-from tests.kits.log_builder import GIB, NEW_YEAR, SECOND
+from tests.kits.log_builder import GIB, NEW_YEAR, SECOND, digest
 
 from bailiff_bus.messages.reports import NodeInventory
+from bailiff_core.admission import ReceivedRequest, Rejected, admit_received
 from bailiff_core.records.facts import DeviceInfo
 from bailiff_service.clock_and_ids import ClockAndIds
+
+
+def ask(story, body, actor="alice", auth="none"):
+    """What admission makes of the request."""
+    return admit_received(story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body))
+
+
+def refused(story, body, code, **how):
+    """The reason for which it is rejected with this code."""
+    found = ask(story, body, **how)
+    assert isinstance(found, Rejected), found
+    assert found.code == code, found
+    return found.reason
 
 
 def report(kind, number=1, node="n1", life=1, **fields):

@@ -1,25 +1,13 @@
 """Requests to evict, pause, resume, migrate, drain: their records, permissions, and refusals."""
 
 import pytest
-from tests.kits.log_builder import digest, policy
+from tests.kits.log_builder import policy
+from tests.unit.admission.kit import ask, refused
 
-from bailiff_core.admission import ReceivedRequest, admit_received
-from bailiff_core.admission.rejected import Rejected
 from bailiff_core.explain import explain_job
 from bailiff_core.records import facts
 from bailiff_core.records.job_requests import EvictJob, MigrateJob, PauseJob, ResumeJob
 from bailiff_core.records.node_requests import DrainNode, UndrainNode
-
-
-def ask(story, body, actor="alice", auth="none"):
-    return admit_received(story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body))
-
-
-def refused(story, body, code, **how):
-    found = ask(story, body, **how)
-    assert isinstance(found, Rejected), found
-    assert found.code == code, found
-    return found.reason
 
 
 @pytest.fixture

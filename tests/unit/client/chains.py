@@ -1,7 +1,7 @@
 """Logs as messages on a topic."""
 
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from tests.unit.client.kit import LogWriter
 
@@ -24,3 +24,9 @@ async def stream(messages: list[Message]) -> AsyncIterator[Message]:
 
 def message(wire: Wire, offset: int = 999) -> Message:
     return Message(AUDIT.name, 0, offset, 0, None, wire.headers, wire.value)
+
+
+async def messages(wires: Sequence[Wire]) -> AsyncGenerator[Message, None]:
+    """The records as the topic has them."""
+    for offset, wire in enumerate(wires):
+        yield Message(AUDIT.name, 0, offset, 1_800_000_000_000_000, b"pool-a", wire.headers, wire.value)

@@ -2,12 +2,12 @@
 
 import json
 import os
-from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
 from tests.kits.cosigned_log import BOTH, LOG, OURS
 from tests.kits.log_builder import Story
+from tests.unit.client.chains import messages
 
 from bailiff.audit import parallel_verify
 from bailiff.audit.log_sources import from_file
@@ -15,16 +15,10 @@ from bailiff.audit.parallel_verify import processes_for
 from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.verify import Verified, verified
 from bailiff.client.errors import ClientError
-from bailiff_bus.port import Message
-from bailiff_core.records import ChainHead, Wire
+from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 
 SIZE = 3
-
-
-async def messages(wires: Sequence[Wire]) -> AsyncGenerator[Message, None]:
-    for offset, wire in enumerate(wires):
-        yield Message("bailiff.audit", 0, offset, 1_800_000_000_000_000, b"pool-a", wire.headers, wire.value)
 
 
 def files_of(folder: Path) -> list[Path]:

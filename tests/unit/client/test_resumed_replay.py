@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.histories.record import HISTORIES
 from tests.kits.log_builder import Story
+from tests.unit.client.chains import messages
 from typer.testing import CliRunner, Result
 
 from bailiff.audit.log_sources import from_file
@@ -16,7 +17,6 @@ from bailiff.audit.replay import Replayed, replay
 from bailiff.audit.segment_writer import write_segments
 from bailiff.audit.segments import SegmentFolder
 from bailiff.cli import app
-from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead, Wire
 from bailiff_core.records.merkle import Frontier
 
@@ -25,11 +25,6 @@ STORY = Story(pool="pool-a")
 HISTORIES["borrow-and-reclaim"](STORY)
 WIRES = STORY.wires
 WHOLE = len(WIRES) // SIZE * SIZE
-
-
-async def messages(wires: Sequence[Wire]) -> AsyncGenerator[Message, None]:
-    for offset, wire in enumerate(wires):
-        yield Message("bailiff.audit", 0, offset, 1_800_000_000_000_000, b"pool-a", wire.headers, wire.value)
 
 
 async def written(folder: Path, wires: Sequence[Wire] = WIRES) -> Path:

@@ -2,34 +2,27 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 from tests.kits.cosigned_log import SealedLog, story
+from tests.unit.client.chains import messages
 from typer.testing import CliRunner, Result
 
 from bailiff.audit.log_files import write_log
 from bailiff.audit.segments import MANIFEST, seal_to
 from bailiff.cli import app
 from bailiff.client.errors import ExitCode
-from bailiff_bus.port import Message
-from bailiff_core.records import Wire
 
 WIRES = story("ours")
 END = len(WIRES)
-
-
-async def given(wires: Sequence[Wire]) -> AsyncIterator[Message]:
-    for offset, wire in enumerate(wires):
-        yield Message("bailiff.audit", 0, offset, 1_800_000_000_000_000, b"pool-a", wire.headers, wire.value)
 
 
 def exported(file: Path, sizes: tuple[int, ...]) -> Path:
     """The log as one file, with seals over its first records."""
     seals = [seal_to(each) for each in SealedLog(WIRES, sizes).seals] if sizes else []
     with file.open("w", encoding="utf-8") as out:
-        asyncio.run(write_log(out, "pool-a", 0, given(WIRES), seals, []))
+        asyncio.run(write_log(out, "pool-a", 0, messages(WIRES), seals, []))
     return file
 
 

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import pytest
 from tests.kits.builders import HOUR, MINUTE, Sketch, group, requested_unit
+from tests.kits.searches import verdict
 
 from bailiff_core.model.demand import TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Action, Policy
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Job, OpenRequest
 from bailiff_core.placement import StepBudget
-from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import Accepted, SelectionBatch, Stale, revalidate_proposal, select_batch, select_victims
+from bailiff_core.victims import Accepted, SelectionBatch, Stale, select_batch, select_victims
 
 
 def policy(*projects: Mapping[str, object], classes: tuple = (), **rest: object) -> Policy:
@@ -37,12 +37,6 @@ def of(project: str, job: Job) -> Job:
 def ask(sketch: Sketch, preemptor: Job, action: Action, steps: int = 20_000) -> Proposal:
     sketch.state.indices.snapshot = None
     return select_victims(SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), action, StepBudget(steps))
-
-
-def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stale:
-    sketch.state.indices.snapshot = None
-    snapshot = current_snapshot(sketch.state)
-    return revalidate_proposal(snapshot, shares_now(snapshot), preemptor, answer)
 
 
 def victims(answer: Proposal) -> dict[str, str]:

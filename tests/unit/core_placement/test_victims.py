@@ -7,7 +7,7 @@ import pytest
 from tests.kits.builders import GIB, HOUR, MINUTE, Sketch, group, requested_unit
 from tests.kits.log_builder import policy as rules
 from tests.kits.pools import project
-from tests.kits.searches import AT_MOST_ONE_WEB, answers, policy, preemptor_of_another_project, two_full_nodes
+from tests.kits.searches import AT_MOST_ONE_WEB, answers, policy, preemptor_of_another_project, two_full_nodes, verdict
 
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.placement_ranges import NodeShare
@@ -18,7 +18,7 @@ from bailiff_core.model.units import Unit, whole_job
 from bailiff_core.placement import ClusterResources, StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import Accepted, SelectionBatch, Stale, revalidate_proposal, select_batch, select_victims, shortlist
+from bailiff_core.victims import Accepted, SelectionBatch, select_batch, select_victims, shortlist
 from bailiff_core.victims.batch import _whole_victims
 from bailiff_core.victims.candidates import SHORTLIST_COST, CandidateGroups, CandidateIndex
 from bailiff_core.victims.consolidation import FreeTotals
@@ -107,12 +107,6 @@ def answered(sketch: Sketch) -> tuple[Sketch, Job, Proposal]:
     answer = ask(sketch, preemptor)
     assert names(answer) == ["one", "two"]
     return sketch, preemptor, answer
-
-
-def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stale:
-    sketch.state.indices.snapshot = None
-    snapshot = current_snapshot(sketch.state)
-    return revalidate_proposal(snapshot, shares_now(snapshot), preemptor, answer)
 
 
 def test_a_proposal_is_valid_on_an_unchanged_pool(answered) -> None:

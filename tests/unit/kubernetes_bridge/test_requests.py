@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.kits.signed_pool import POOL, SignedPool
-from tests.unit.bus.virtual_time import run
+from tests.unit.bus.virtual_time import in_virtual_time
 
 from bailiff.client.client import Client
 from bailiff_bus import topics
@@ -82,78 +82,68 @@ async def bridged(folder: Path, *, signs: bool = False) -> AsyncIterator[Bridge]
             await asyncio.gather(reading, return_exceptions=True)
 
 
-def test_a_stranger_who_uses_the_name_of_a_request_before_it_is_sent_does_not_stop_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with bridged(tmp_path) as bridge:
-            bridge.stranger(NAME)
-            await bridge.until_rejected("no-such-job")
-            sent = await bridge.send(submission())
-            assert (sent.startswith(f"{NAME}/"), len(sent)) == (True, len(NAME) + 33)
-            await bridge.pool.until("it is accepted", lambda state: "j" in state.jobs)
-            assert bridge.rejected == []
-
-    run(story())
+@in_virtual_time
+async def test_a_stranger_who_uses_the_name_of_a_request_before_it_is_sent_does_not_stop_it(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as bridge:
+        bridge.stranger(NAME)
+        await bridge.until_rejected("no-such-job")
+        sent = await bridge.send(submission())
+        assert (sent.startswith(f"{NAME}/"), len(sent)) == (True, len(NAME) + 33)
+        await bridge.pool.until("it is accepted", lambda state: "j" in state.jobs)
+        assert bridge.rejected == []
 
 
-def test_the_rejection_of_a_stranger_s_request_under_the_bridge_s_id_is_not_the_bridge_s(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with bridged(tmp_path) as bridge:
-            sent = await bridge.send(submission(kind="unknown"))
-            await bridge.until_rejected("unknown-class")
-            assert bridge.rejected == ["unknown-class"]
-            bridge.stranger(sent)
-            await bridge.until_rejected("no-such-job")
-            assert bridge.rejected == ["unknown-class"]
-
-    run(story())
+@in_virtual_time
+async def test_the_rejection_of_a_stranger_s_request_under_the_bridge_s_id_is_not_the_bridge_s(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as bridge:
+        sent = await bridge.send(submission(kind="unknown"))
+        await bridge.until_rejected("unknown-class")
+        assert bridge.rejected == ["unknown-class"]
+        bridge.stranger(sent)
+        await bridge.until_rejected("no-such-job")
+        assert bridge.rejected == ["unknown-class"]
 
 
-def test_what_a_limit_rejected_is_sent_again_under_an_id_that_nobody_has_seen(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with bridged(tmp_path) as bridge:
-            bridge.pool.request(ApplyPolicy(policy=DEFAULT_POLICY.model_copy(update={"limits": ONE_JOB})), bridge.pool.root)
-            await bridge.pool.until("limits", lambda state: state.rules.limits.user.open_jobs == 1)
-            bridge.pool.submit("theirs")
-            await bridge.pool.until("there is one job", lambda state: "theirs" in state.jobs)
-            first = await bridge.send(submission())
-            await bridge.until_rejected("too-many-jobs")
-            bridge.stranger(first)
-            await bridge.pool.until("the stranger has used the id", lambda state: state.jobs["theirs"].cancelled)
-            await bridge.pool.until("there is room", lambda state: state.jobs["theirs"].phase == "cancelled")
-            await asyncio.sleep(RESEND_AFTER / 1_000_000)
-            again = await bridge.send(submission())
-            assert again != first
-            await bridge.pool.until("it is accepted", lambda state: "j" in state.jobs)
-            assert [each.request.id for each in bridge.pool.facts(JobSubmitted)][-1] == again
-
-    run(story())
+@in_virtual_time
+async def test_what_a_limit_rejected_is_sent_again_under_an_id_that_nobody_has_seen(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as bridge:
+        bridge.pool.request(ApplyPolicy(policy=DEFAULT_POLICY.model_copy(update={"limits": ONE_JOB})), bridge.pool.root)
+        await bridge.pool.until("limits", lambda state: state.rules.limits.user.open_jobs == 1)
+        bridge.pool.submit("theirs")
+        await bridge.pool.until("there is one job", lambda state: "theirs" in state.jobs)
+        first = await bridge.send(submission())
+        await bridge.until_rejected("too-many-jobs")
+        bridge.stranger(first)
+        await bridge.pool.until("the stranger has used the id", lambda state: state.jobs["theirs"].cancelled)
+        await bridge.pool.until("there is room", lambda state: state.jobs["theirs"].phase == "cancelled")
+        await asyncio.sleep(RESEND_AFTER / 1_000_000)
+        again = await bridge.send(submission())
+        assert again != first
+        await bridge.pool.until("it is accepted", lambda state: "j" in state.jobs)
+        assert [each.request.id for each in bridge.pool.facts(JobSubmitted)][-1] == again
 
 
-def test_a_request_without_an_answer_is_repeated_under_its_id(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with bridged(tmp_path) as bridge:
-            await bridge.pool.stop("admission")
-            first = await bridge.send(submission())
-            await asyncio.sleep(RESEND_AFTER / 1_000_000)
-            assert await bridge.send(submission()) == first
-            assert len(bridge.pool.messages(topics.REQUESTS.name)) == 2
-
-    run(story())
+@in_virtual_time
+async def test_a_request_without_an_answer_is_repeated_under_its_id(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as bridge:
+        await bridge.pool.stop("admission")
+        first = await bridge.send(submission())
+        await asyncio.sleep(RESEND_AFTER / 1_000_000)
+        assert await bridge.send(submission()) == first
+        assert len(bridge.pool.messages(topics.REQUESTS.name)) == 2
 
 
 @pytest.mark.slow
-def test_a_stranger_under_the_bridge_s_source_delays_none_of_its_rejections(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_a_stranger_under_the_bridge_s_source_delays_none_of_its_rejections(tmp_path: Path) -> None:
     """What somebody without its key sends counts for him alone, however much it is; the bridge signs."""
 
-    async def story() -> None:
-        async with bridged(tmp_path, signs=True) as bridge:
-            most = bridge.pool.state.rules.max_rejections_per_minute
-            for number in range(most + 20):
-                bridge.stranger(f"{NAME}-{number}")
-            await bridge.pool.until("he is above his limit", lambda _: len(bridge.pool.facts(InputRejected)) >= most)
-            await bridge.send(submission(kind="unknown"))
-            await bridge.until_rejected("unknown-class")
-            assert bridge.rejected == ["unknown-class"]
-            assert [each.sender for each in bridge.pool.facts(InputRejected) if each.code == "unknown-class"] == ["bridge"]
-
-    run(story())
+    async with bridged(tmp_path, signs=True) as bridge:
+        most = bridge.pool.state.rules.max_rejections_per_minute
+        for number in range(most + 20):
+            bridge.stranger(f"{NAME}-{number}")
+        await bridge.pool.until("he is above his limit", lambda _: len(bridge.pool.facts(InputRejected)) >= most)
+        await bridge.send(submission(kind="unknown"))
+        await bridge.until_rejected("unknown-class")
+        assert bridge.rejected == ["unknown-class"]
+        assert [each.sender for each in bridge.pool.facts(InputRejected) if each.code == "unknown-class"] == ["bridge"]
