@@ -162,7 +162,6 @@ class Api(Connection):
 
 
 def reference_to(item: Object) -> Object:
-    """An ObjectReference."""
     metadata = item["metadata"]
     reference = {"apiVersion": item["apiVersion"], "kind": item["kind"], "name": metadata["name"], "uid": metadata.get("uid", "")}
     return {**reference, "namespace": metadata["namespace"]} if metadata.get("namespace") else reference

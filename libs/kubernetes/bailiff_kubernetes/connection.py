@@ -54,7 +54,6 @@ class Connection:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._client.close()
 
     async def stream(

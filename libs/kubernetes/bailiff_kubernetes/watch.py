@@ -78,7 +78,6 @@ class LocalView:
         await self.synced.wait()
 
     def get(self, name: str, namespace: str = "") -> Object | None:
-        """The object as the view has it."""
         return self.objects.get((namespace, name))
 
     def _trimmed(self, item: Object) -> Object:

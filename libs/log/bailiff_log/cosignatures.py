@@ -50,7 +50,6 @@ def _signed_text(body: CheckpointRefused, pool: str) -> bytes:
 
 
 def cosigned_note(body: CosignatureBody) -> str:
-    """The note with the cosignature."""
     return body.checkpoint if isinstance(body, CheckpointCosigned) else body.cosigned
 
 

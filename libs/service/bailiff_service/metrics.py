@@ -31,15 +31,12 @@ class Metric:
     of: Literal["services", "pools", "rollup", "bridge"] = "services"
 
     def counter(self, registry: CollectorRegistry | None) -> Counter:
-        """The metric as a counter."""
         return Counter(self.name, self.help, self.labels, registry=registry)
 
     def gauge(self, registry: CollectorRegistry | None) -> Gauge:
-        """The metric as a gauge."""
         return Gauge(self.name, self.help, self.labels, registry=registry)
 
     def histogram(self, registry: CollectorRegistry | None, buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS) -> Histogram:
-        """The metric as a histogram."""
         return Histogram(self.name, self.help, self.labels, registry=registry, buckets=buckets)
 
     def family(self, kind: type[Family]) -> Family:

@@ -91,7 +91,6 @@ def _sentence(error: ErrorDetail) -> str:
 
 
 def invalid_value(location: str, found: object, allowed: str) -> ErrorDetail:
-    """One value that is not allowed."""
     shown = str(found)[:MAX_SHOWN]
     return ErrorDetail(
         location=location[:MAX_SHOWN], detail=f"found {shown or 'nothing'}; allowed: {allowed}", found=shown, allowed=allowed
@@ -115,7 +114,6 @@ def problem(
     headers: Mapping[str, str] | None = None,
     title: str | None = None,
 ) -> Response:
-    """The response."""
     body = {"title": title or TITLES.get(status, "request rejected"), "status": status, "detail": detail}
     return JsonResponse(
         body | ({"errors": [each.to_data() for each in errors]} if errors else {}),

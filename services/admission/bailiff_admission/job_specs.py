@@ -171,7 +171,6 @@ class JobSpecs:
         return self.message(stored)
 
     def message(self, stored: StoredSpec) -> OutgoingMessage:
-        """The message that stores this spec."""
         content = b'{"salt":"%b","spec":%b}' % (stored.salt.encode(), stored.text)
         if self._keys is not None:
             text = encrypt(content, encryption_key_id(self._keys.present), _purpose(stored.key))

@@ -35,7 +35,6 @@ class Scratch:
         return await reading(disk_usage, self._of(key))
 
     async def remove(self, key: TaskKey) -> None:
-        """Remove it with all that is in it."""
         await self.unfinished.discard(self._of(key))
 
     def abandoned(self, keys: Collection[TaskKey]) -> list[Path]:

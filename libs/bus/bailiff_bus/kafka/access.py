@@ -74,7 +74,6 @@ class AccessAdmin:
             _check(code, text)
 
     async def delete(self, rules: Iterable[AccessRule]) -> None:
-        """Delete the rules."""
         answer = await self._send(DeleteAclsRequest_v1, [(*_where(rule), ALLOW) for rule in rules])
         for code, text, *_ in answer.filter_responses:
             _check(code, text)

@@ -208,7 +208,6 @@ class ShortFetch(_Fetch):
         super().__init__(broker, connection)
 
     def add(self, cursor: Cursor) -> None:
-        """Fetch for this cursor."""
         self.cursors[cursor] = None
         self.wake()
 

@@ -38,13 +38,11 @@ def _value(kind: type[Result], row: Mapping[str, Any], **more: Any) -> Result:
 
 
 def job_status(row: JobRow, pool: str, tasks: Sequence[TaskRow]) -> of_jobs.JobStatus:
-    """A job."""
     shown = [{**task, "index": task["task"]} for task in tasks]
     return _value(of_jobs.JobStatus, row, name=row["job"], pool=pool, task_count=row["tasks"], tasks=shown)
 
 
 def event(row: EventRow) -> of_jobs.Event:
-    """An event."""
     return _value(of_jobs.Event, row)
 
 
@@ -58,7 +56,6 @@ def log_line(line: Chunk) -> of_jobs.LogLine:
 
 
 def explanation(found: Explained) -> of_jobs.Explanation:
-    """An explanation."""
     data = found.model_dump(mode="json")
     sections = [
         {**each, "sentences": [{**sentence, "records": sentence["seqs"]} for sentence in each["sentences"]]}
@@ -68,7 +65,6 @@ def explanation(found: Explained) -> of_jobs.Explanation:
 
 
 def plan(data: Mapping[str, Any], sentences: Sequence[str]) -> of_jobs.Plan:
-    """A plan for one job."""
     decision = data["decision"] or {"action": "", "victims": (), "explanation": None}
     why = decision["explanation"]
     named = {"action": decision["action"], "victims": decision["victims"], "proven": None if why is None else why["proven"]}
@@ -76,7 +72,6 @@ def plan(data: Mapping[str, Any], sentences: Sequence[str]) -> of_jobs.Plan:
 
 
 def pool(row: PoolRow) -> of_pools.Pool:
-    """A pool."""
     return _value(of_pools.Pool, row, name=row["pool"])
 
 
@@ -98,7 +93,6 @@ def _gpu(row: DeviceRow) -> of_pools.Gpu:
 
 
 def project(row: ProjectRow) -> of_pools.Project:
-    """A project."""
     names = ("used", "quota", "quota_in_force", "limit", "fair_share", "past_use", "borrowed")
     amounts: Mapping[str, Any] = {name: _amounts(row[name]) for name in names}  # type: ignore[literal-required]
     return _value(of_pools.Project, row, name=row["project"], **amounts)

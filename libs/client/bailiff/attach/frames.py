@@ -18,7 +18,6 @@ MAX_FRAME = 1 << 20
 
 
 def frame(kind: bytes, content: bytes) -> bytes:
-    """The bytes of a frame."""
     return HEADER.pack(kind, len(content)) + content
 
 

@@ -39,7 +39,6 @@ def about_line(
 
 
 def message_line(message: Message) -> str:
-    """Line of one message."""
     line = message_to_json(message.offset, message.time, message.headers, message.value)
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
 

@@ -164,7 +164,6 @@ async def _records(folder: AnyPath, segment: Segment) -> AsyncGenerator[tuple[Wi
 
 
 def to_bytes(table: "pa.Table") -> bytes:
-    """The Parquet file of a table."""
     pa = arrow()
     import pyarrow.parquet as parquet
 

@@ -97,7 +97,6 @@ def difference_of(details: dict[str, Any], engine: str, decided_by: str) -> Diff
 
 
 def _as_decided(record: Record | None, expected: str) -> Record | None:
-    """The replayed record."""
     kind, _, data = expected.removeprefix("one more decision: ").partition(" ")
     known = AUDIT_TYPES.get(kind)
     if record is None or known is None or not data:

@@ -180,7 +180,6 @@ def return_sentences(state: PoolState, job: Job, record: Record, history: Sequen
 
 
 def _following_events(state: PoolState, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
-    """What followed the eviction."""
     after = [each for each in history if each.seq > record.seq]
     cancelled = _cancelled(after)
     if cancelled is not None:

@@ -58,7 +58,6 @@ def note_open(state: PoolState, job: Job) -> None:
 
 
 def note_ended(state: PoolState, job: Job) -> None:
-    """The job has ended."""
     if state.indices.open_jobs is not None:
         state.indices.open_jobs.subtract(_keys_of(job))
 

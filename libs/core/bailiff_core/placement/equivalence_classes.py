@@ -51,7 +51,6 @@ class EquivalenceClasses:
 
 
 def class_of(job: Job) -> EquivalenceClass:
-    """The job's class."""
     kinds = 0
     for group in job.demand.tasks:
         if devices_of(group):

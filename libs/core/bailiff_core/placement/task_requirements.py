@@ -77,7 +77,6 @@ class TaskRequirements(NamedTuple):
 
     @property
     def selector(self) -> NodeSelector:
-        """The node selector."""
         return NodeSelector(self.models, self.labels, self.profile, self.excluded)
 
     @property

@@ -51,7 +51,6 @@ class TopologyDomains:
         self.seen = len(self._cluster.changed)
 
     def at(self, level: int) -> list[TopologyDomain]:
-        """All domains of one level."""
         return [domain for key, domain in self._by_key.items() if len(key) == level + 1]
 
     def _count(self, node: NodeResources) -> None:

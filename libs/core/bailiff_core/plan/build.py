@@ -86,12 +86,10 @@ def append_facts(state: PoolState, *given: Fact, at: int | None = None, close: b
 
 
 def submission(job: ResolvedJob) -> facts.JobSubmitted:
-    """The fact of the job's submission."""
     return facts.JobSubmitted(request=request(f"submit {job.doc.name}"), demand=job.demand, spec_digest=NOTHING)
 
 
 def request(name: str) -> facts.RequestId:
-    """A request id of the plan."""
     return facts.RequestId(source="plan", id=name, digest=NOTHING)
 
 

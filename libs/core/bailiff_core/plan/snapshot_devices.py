@@ -43,7 +43,6 @@ class ResolvedNode:
 
 
 def resolve_node(doc: NodeDoc, number: int, faults: list[Fault]) -> ResolvedNode:
-    """The node with its devices."""
     place: Place = ("nodes", number)
     if doc.gpus is not None and doc.devices is not None:
         faults.append(Fault((*place, "devices"), "gpus counts what devices lists: leave one of them out"))

@@ -155,7 +155,6 @@ class CountedCapacity:
 
     @property
     def total(self) -> ResourceVector:
-        """The capacity that counts."""
         return self._count()[0]
 
     @property
@@ -241,7 +240,6 @@ class Needs(NamedTuple):
 
     @classmethod
     def of(cls, demand: JobDemand) -> "Needs":
-        """The needs of a job with this demand."""
         everything = {need: len(indices) for need, indices in requirements_of(demand).items()}
         if demand.min_tasks is None and not demand.sub_groups:
             return cls(everything, everything)

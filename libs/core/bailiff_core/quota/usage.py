@@ -158,7 +158,6 @@ class Usage:
         return entitlements(self.tree, self.total, self._in_full[1], requests, self._steps, divided, owed, used)
 
     def allocated(self, project: str) -> ResourceVector:
-        """Usage of the project."""
         return self._allocated.get(project, ZERO)
 
     def non_preemptible(self, project: str) -> ResourceVector:
@@ -191,7 +190,6 @@ class Usage:
         return of_places(self._state, job, [place for place in places if place is not None], self.smallest)
 
     def usage_at(self, unit: Unit, place: GangPlacement) -> ResourceVector:
-        """Usage of the unit in this placement."""
         return of_places(self._state, unit.job, place.tasks, self.smallest)
 
     @property

@@ -367,7 +367,6 @@ class SimulatedMachine:
         self._react(task, task.on_term)
 
     def kill(self, key: TaskKey) -> None:
-        """KILL."""
         task = self.task(key)
         if task.exit is None:
             self._end(task, -SIGKILL)

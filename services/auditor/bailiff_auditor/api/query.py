@@ -73,7 +73,6 @@ class Reading:
         return found
 
     async def page(self, listing: Listing, where: Where, paging: Paging, fingerprint: str) -> JsonResponse:
-        """One page of a list."""
         columns = ", ".join(listing.key.values())
         order = paging.order or listing.order
         query_hash = hashlib.sha256(f"{listing.name}|{order}|{fingerprint}".encode()).hexdigest()[:12]

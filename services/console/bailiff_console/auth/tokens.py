@@ -25,7 +25,6 @@ class Tokens:
         self._now = now
 
     def make(self, data: Any) -> str:
-        """A token with this data."""
         return self._box.encrypt_at_time(orjson.dumps(data), int(self._now())).decode()
 
     def read(self, token: str | None, max_age: int | None = None) -> Any:

@@ -45,7 +45,6 @@ class SnapshotCache:
         return None if seq is None else self._made.get((followed.name, followed.reading, seq))
 
     async def of(self, followed: PoolFollower, at: PointInTime) -> bytes:
-        """The snapshot at this point in time."""
         key = (followed.name, followed.reading, at.seq)
         made = self._made.get(key)
         if made is None:

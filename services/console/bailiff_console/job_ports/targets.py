@@ -41,7 +41,6 @@ class JobHosts:
         return self.url.startswith("https:")
 
     def origin(self, label: str) -> str:
-        """The origin of a port."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{label}.{parts.netloc.lower()}"
 

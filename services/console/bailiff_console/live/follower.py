@@ -84,7 +84,6 @@ class PoolFollower:
 
     @property
     def name(self) -> str:
-        """The pool's name."""
         return self.place.name
 
     @property

@@ -115,7 +115,6 @@ def _restart_estimate(state: PoolState, job: Job) -> str | None:
 
 
 def live_project(row: ProjectRow, below: list[str], view_cache: ViewCache) -> LiveProject:
-    """Row of a project."""
     tallies = [view_cache.tallies[name] for name in below if name in view_cache.tallies]
     return {
         **row,

@@ -21,7 +21,6 @@ GroupKey = tuple[str, str, str]
 
 
 def group_key(pod: Object) -> GroupKey:
-    """Of which group the pod is."""
     labels, owner, metadata = labels_of(pod), controller_of(pod), pod["metadata"]
     namespace, index = metadata["namespace"], annotations_of(pod).get(COMPLETION_INDEX)
     if POD_GROUP in labels:
@@ -38,7 +37,6 @@ def group_key(pod: Object) -> GroupKey:
 
 
 def key_alone(pod: Object) -> GroupKey:
-    """Of a pod that is of no group."""
     return pod["metadata"]["namespace"], "", f"pod/{uid_of(pod)}"
 
 

@@ -66,7 +66,6 @@ class Engine:
             return str(found["Id"])
 
     def start(self, container: str) -> None:
-        """Start it."""
         self._call(lambda client: client.start(container))
 
     def inspect(self, container: str) -> dict[str, Any] | None:

@@ -47,7 +47,6 @@ class LocalTask:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def mark_exited(self, end: Exit) -> None:
-        """The task has exited."""
         self.state, self.exit_code, self.unobserved = "exited", end.code, end.supervisor_lost
 
     def to_report(self, step: int | None) -> TrackedTask:

@@ -126,7 +126,6 @@ def _signed_by(job: Job, history: list[Record]) -> str:
 
 
 def task_row(state: PoolState, task: Task) -> TaskRow:
-    """The row of one task."""
     return {
         "task": task.index,
         "node": node_name(state, task.node),

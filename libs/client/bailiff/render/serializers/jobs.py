@@ -150,7 +150,6 @@ def job_row(state: PoolState, job: Job, now: int, ahead: int | None = None) -> J
 
 
 def current_job(state: PoolState, job: Job) -> CurrentJob:
-    """The job as the state has it."""
     placed = [task for task in job.tasks if task.state in ("starting", "running", "exited")]
     steps = [task.step for task in job.tasks if task.step is not None]
     checkpoints = [task.checkpoint_step for task in job.tasks if task.checkpoint_step is not None]

@@ -165,7 +165,6 @@ def _placed_tasks(state: PoolState) -> Iterator[Holder]:
 
 
 def node_row(state: PoolState, node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRow:
-    """The row of one node."""
     listed, weights = listed_devices(node), mig_weights_of(state.policy)
     devices = [device_row(node, device, holders.get((node.number, device.number), [])) for device in listed]
     profiles = [device["profile"] for device in devices if device["profile"]]

@@ -55,7 +55,6 @@ class PodNode:
         await self.view.synced.wait()
 
     def task_pods(self) -> list[Object]:
-        """The node's pods that are tasks."""
         return [*self.view.objects.values()]
 
     def doubt(self, slots: tuple[str, ...], namespace: str, name: str) -> None:

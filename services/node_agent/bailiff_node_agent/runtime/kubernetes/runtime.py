@@ -394,6 +394,5 @@ def _not_yet(order: TaskOrder) -> Running:
 
 
 def open_runtime(parts: NodeParts) -> KubernetesRuntime:
-    """The runtime of a node."""
     folder, settings = parts.folder / "kubernetes", parts.settings.kubernetes
     return KubernetesRuntime(folder, parts.node, settings, parts.cluster_node, parts.published)

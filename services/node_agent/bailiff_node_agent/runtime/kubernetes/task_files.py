@@ -157,7 +157,6 @@ class TaskFiles:
             (self.task_dir(key) / f"{name}.json").unlink(missing_ok=True)
 
     def write(self, key: TaskKey, name: str, content: dict[str, Any]) -> None:
-        """Write one of the task's files."""
         path, data = self.task_dir(key) / f"{name}.json", json.dumps(content).encode()
         (write_durably if self._flushed else write_atomically)(path, data)
 
@@ -179,7 +178,6 @@ class Kept(Generic[T]):
 
 
 def order_of(launch: Launch, namespace: str, name: str) -> TaskOrder:
-    """The order for a launch."""
     own = launch.workload is None
     part = None if launch.part is None else str(launch.part)
     return TaskOrder(launch.key, namespace, name, own, launch.device_ids, launch.ordered_by, launch.is_only_task, part=part)
