@@ -96,11 +96,7 @@ class CosignatureVerifier:
             )
 
     def finish(self, first_seq: int = 0) -> Witnessed:
-        """The result; call it after all records were added.
-
-        Args:
-            first_seq: The first record that was added.
-        """
+        """The result; call it after all records were added."""
         ahead = [each for size, found in sorted(self._at_size.items()) if size > max(self._end, first_seq) for each in found]
         if ahead:
             size = ahead[-1].checkpoint.size

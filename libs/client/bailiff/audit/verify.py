@@ -40,9 +40,6 @@ def chain_of(source: Source, trust: Sequence[str] = ()) -> tuple[SealChain, str]
 
     Anybody who can write to the topic can publish keys and seals. Those that do not follow from the trusted key are ignored.
     Without a trusted key, the first one that has sealed something counts.
-
-    Args:
-        trust: The log's first key.
     """
     return chain_of_bodies(source.pool, source.seals, trust)
 

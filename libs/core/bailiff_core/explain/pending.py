@@ -23,11 +23,7 @@ from .without_selection import WithoutSelection
 def pending_sentences(
     state: PoolState, job: Job, history: Sequence[Record], without_selection: WithoutSelection
 ) -> Iterable[Sentence]:
-    """The recorded reason, what blocks it now, and what the policy has to do with it.
-
-    Args:
-        without_selection: On this state.
-    """
+    """The recorded reason, what blocks it now, and what the policy has to do with it."""
     recent = since_queued(history)
     queued = newest_of(recent, decisions.JobPending)
     if queued is not None and isinstance(queued.data, decisions.JobPending) and queued.data.reason:

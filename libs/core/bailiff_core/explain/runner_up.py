@@ -13,11 +13,7 @@ MAX_JOBS_LISTED = 4
 
 
 def explain_counterfactual(found: Counterfactual, seq: int) -> Section:
-    """Section about one counterfactual.
-
-    Args:
-        seq: Of the decision.
-    """
+    """Section about one counterfactual."""
     question = f"What would have happened without {found.other}?" if found.chosen else f"Why not {found.other}?"
     return Section(question, tuple(_counterfactual_sentences(found, (seq,))))
 

@@ -49,11 +49,7 @@ def class_faults(classes: Sequence[tuple[str, bool]], place: Place = ("priority_
 
 
 def project_faults(wanted: Sequence[str | None], known: Iterable[str], place: Place) -> list[Fault]:
-    """A fault for each entry of the list whose `project` is not known.
-
-    Args:
-        wanted: The project of each entry.
-    """
+    """A fault for each entry of the list whose `project` is not known."""
     names = list(known)
     return [
         Fault((*place, at, "project"), f"no project {name!r}; {suggest(name, names)}")

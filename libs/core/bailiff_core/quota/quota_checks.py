@@ -88,11 +88,7 @@ def never_within_bounds(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
 
 
 def may_reclaim(snapshot: ResourceSnapshot, shares: Shares, unit: Unit, scale: Scale) -> str | None:
-    """Why the unit's project may not reclaim resources for it: it would exceed its fair share, its limit or its quota.
-
-    Args:
-        scale: Measures the unit.
-    """
+    """Why the unit's project may not reclaim resources for it: it would exceed its fair share, its limit or its quota."""
     usage = snapshot.usage
     project = usage.leaf_of(unit.job)
     share = shares.get(project, NOTHING).share

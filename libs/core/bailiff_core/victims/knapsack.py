@@ -131,11 +131,7 @@ class Knapsack:
     def cheapest(
         self, short: int, budget: StepBudget, without: EvictionStep | None = None
     ) -> tuple[list[EvictionStep] | None, bool]:
-        """The cheapest set that gains `short` slots, or `None`; and whether that is certain.
-
-        Args:
-            without: A step not to evict.
-        """
+        """The cheapest set that gains `short` slots, or `None`; and whether that is certain."""
         if self.single:
             return self._cheapest_single(budget, without)
         found: list[list[Option]] = []

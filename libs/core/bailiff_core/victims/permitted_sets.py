@@ -117,11 +117,7 @@ class PermittedSets:
     def cheapest(
         self, short: int, budget: StepBudget, without: EvictionStep | None = None
     ) -> tuple[list[EvictionStep] | None, bool]:
-        """The cheapest permitted set that gains `short` slots, or `None`; and whether that is certain.
-
-        Args:
-            without: A step not to evict.
-        """
+        """The cheapest permitted set that gains `short` slots, or `None`; and whether that is certain."""
         found = self._parts
         if without is not None:
             of_parts = zip(self._knapsack.parts, found, strict=True)

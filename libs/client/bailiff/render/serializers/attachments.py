@@ -41,11 +41,7 @@ class AttachmentRow(TypedDict):
 
 
 def attachments_of(history: Iterable[Record]) -> list[AttachmentRow]:
-    """The attachments of a job, oldest first.
-
-    Args:
-        history: Its records.
-    """
+    """The attachments of a job, oldest first."""
     found: dict[int, AttachmentRow] = {}
     for record in history:
         data = record.data

@@ -86,11 +86,7 @@ class JobDetails(PendingReason):
 
 
 def job_details(state: PoolState, job: Job, now: int, history: list[Record], events: list[str]) -> JobDetails:
-    """One job in detail.
-
-    Args:
-        history: Its records.
-    """
+    """One job in detail."""
     from bailiff_core.explain.claims import belief_text, claims_of  # as in `_why`
     from bailiff_core.explain.evictions import attempt_end
     from bailiff_core.explain.job_state import end_reason

@@ -34,11 +34,7 @@ class MoveRow(TypedDict):
 
 
 def moves_of(state: PoolState, history: list[Record]) -> Iterator[MoveRow]:
-    """Migrations of the job, requested or decided.
-
-    Args:
-        history: Its records.
-    """
+    """Migrations of the job, requested or decided."""
     for at, record in enumerate(history):
         data = record.data
         if isinstance(data, decisions.MigrationDecided) and data.cause == "migration":

@@ -229,11 +229,7 @@ def drain_row(node: Node) -> DrainRow | None:
 
 
 def device_row(node: Node, device: Device, tasks: list[Holder]) -> DeviceRow:
-    """The row of one device.
-
-    Args:
-        tasks: The tasks on it.
-    """
+    """The row of one device."""
     bit = 1 << device.number
     holders = [each for each in tasks if each[1].state != "reserved"]
     holder = holders[0] if holders else None

@@ -126,11 +126,7 @@ def usage_text(used: float, quota: float | None, in_force: float | None) -> str:
 
 
 def amounts_text(row: Amounts, *, none: str = "unlimited") -> str:
-    """`4 GPUs, 32 CPU, 64GiB`; unbounded resources are omitted.
-
-    Args:
-        none: Text if all are unbounded.
-    """
+    """`4 GPUs, 32 CPU, 64GiB`; unbounded resources are omitted."""
     gpus, cpu, memory = row["gpus"], row["cpu_milli"], row["memory_bytes"]
     parts = [] if gpus is None else [gpus_text(round(gpus * 1000))]
     parts += [] if cpu is None else [f"{thousandths_text(cpu)} CPU"]
