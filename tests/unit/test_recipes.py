@@ -74,7 +74,6 @@ def note(context: Context, job: Job, body: facts.NoteJob) -> Fact | Rejected:
     return context.record(body) if body.note else Rejected("no-note", f"{job.id}: the note is empty", job.id)
 """,
         ),
-        ("from bailiff_core.model.state import Job\n", "from bailiff_core.records import facts\n"),
     ],
     f"{CLIENT}/cli/command_table.py": [
         (
@@ -84,14 +83,13 @@ def note(context: Context, job: Job, body: facts.NoteJob) -> Fact | Rejected:
     ],
     f"{CLIENT}/aio/job.py": [
         (
-            "        return await self._request(SetPriorityClass(job=self.name, priority_class=priority_class))\n",
+            "        return await self._request(job_requests.SetPriorityClass(job=self.name, priority_class=priority_class))\n",
             '''
     async def note(self, text: str) -> Accepted:
         """Writes a note about it."""
         return await self._request(job_requests.NoteJob(job=self.name, note=text))
 ''',
         ),
-        ("from bailiff.fields import Times\n", "from bailiff_core.records import job_requests\n"),
     ],
     f"{CLIENT}/sync.py": [("    scale = _blocking(aio.Job.scale)\n", "    note = _blocking(aio.Job.note)\n")],
 }
