@@ -17,7 +17,10 @@ from pydantic_settings import SettingsConfigDict
 
 from bailiff.render.serializers.policy import policy_document
 from bailiff_console.actions.request_types import KINDS
-from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.claims import UNSTATED
+from bailiff_core.model.document import Document
+from bailiff_core.model.policy import DEFAULT_CLAIMS, DEFAULT_POLICY, Policy
+from bailiff_core.model.project_tree import NO_QUOTA
 from bailiff_core.plan.snapshot import Snapshot
 from bailiff_core.records.job_requests import SubmitJob
 from bailiff_core.records.pool_requests import ApplyPolicy
@@ -81,6 +84,14 @@ def test_no_model_is_defined_or_copied_with_a_name_that_pydantic_ignores() -> No
 def test_such_names_are_found() -> None:
     text = "Field(1, max_lenght=3); ConfigDict(frozn=True, extra='forbid'); a.model_copy(update={'seq': 1, 'sek': 2})"
     assert list(misused(ast.parse(text), {"seq"})) == ["Field(max_lenght=)", "ConfigDict(frozn=)", "model_copy of 'sek'"]
+
+
+def test_defaults_and_constants_that_no_validator_has_seen_are_valid() -> None:
+    """They are made with `model_construct`, which checks nothing."""
+    made = [field.default for kind in models() for field in kind.model_fields.values() if isinstance(field.default, Document)]
+    made += [DEFAULT_POLICY, DEFAULT_CLAIMS, UNSTATED, NO_QUOTA]
+    assert len(made) > 30
+    assert [each for each in made if type(each).model_validate_json(each.model_dump_json()) != each] == []
 
 
 def test_every_model_has_a_configuration_that_pydantic_knows() -> None:

@@ -60,6 +60,15 @@ requester_of(Client.connect(settings, bus_of(settings)), PoolState())
 jobs_text(page(PoolState(), 0, JobFilter()).rows)
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
+BUILT = LIST.replace(
+    "print(json.dumps(sorted(sys.modules))",
+    """
+import bailiff_core.model.claims
+from bailiff_core.model.document import Document
+def kinds(base):
+    return [base, *(each for kind in base.__subclasses__() for each in kinds(kind))]
+print(json.dumps([each.__name__ for each in kinds(Document) if each.__pydantic_complete__])""",
+)
 
 
 def loaded(code: str, *arguments: str, environment: dict[str, str] | None = None) -> list[str]:
@@ -106,6 +115,11 @@ def test_list_in_a_pipe_loads_these_packages_and_no_other(api: str, needs: set[s
     packages = {name.split(".")[0] for name in modules} & set(packages_distributions())
     assert {name for name in packages - UNAVOIDABLE if not name.startswith("bailiff")} == needs
     assert {".".join(name.split(".")[:2]) for name in modules if name.startswith("bailiff_core.")} == LIST_OF_CORE
+
+
+@pytest.mark.slow
+def test_list_builds_no_validator_of_a_document_that_it_has_not_read() -> None:
+    assert loaded(BUILT) == []
 
 
 @pytest.mark.slow

@@ -172,8 +172,9 @@ def test_an_open_cycle_has_no_snapshot(story):
 
 @pytest.mark.parametrize("data", [b"", b"null", b"[]", b'{"seq":"x"}', b'{"jobs":{"a":{}}}'])
 def test_what_is_no_snapshot_is_refused(data):
-    with pytest.raises(ValueError, match=r"Pool|JSON|validation"):
-        from_snapshot(data)
+    for index in (None, SnapshotIndex(size=len(data))):
+        with pytest.raises(ValueError, match=r"JSON|validation|object|EOF"):
+            from_snapshot(data, index)
 
 
 def test_every_record_type_has_its_fold():

@@ -6,12 +6,13 @@ A snapshot of a large pool is hundreds of megabytes: it is written, hashed and r
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, make_dataclass
 from functools import cache
 from itertools import islice
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic_core import from_json
 
 from bailiff_core.model.scheduling_class import shared_parts
 from bailiff_core.model.state import Job, PoolState, SeenRequest
@@ -56,7 +57,7 @@ class SnapshotIndex:
 
 @cache
 def _adapter() -> TypeAdapter[PoolState]:
-    """Built on first use: not every reader needs snapshots."""
+    """Built on first use: not every reader needs it."""
     return TypeAdapter(PoolState)
 
 
@@ -158,11 +159,25 @@ def from_snapshot(data: Slices, index: SnapshotIndex | None = None) -> PoolState
             entries = getattr(index, name)
             small.append(data[at : entries.start])
             at = entries.end
-        state = _adapter().validate_json(b"".join([*small, data[at : index.size]]))
+        state = _small_state(b"".join([*small, data[at : index.size]]))
         state.jobs = Undecoded(data, index.jobs, _job)
         state.requests = Undecoded(data, index.requests, _adapter_of("requests").validate_json)
     state.indices.queued = dict.fromkeys(state.queue)
     return state
+
+
+def _small_state(data: bytes) -> PoolState:
+    """Validates what is not as in an empty state: a short command would take longer to build the validators of the rest."""
+    empty, found = PoolState(), from_json(data, cache_strings="keys")
+    if not isinstance(found, dict):
+        raise ValueError("a state is an object")
+    part = _adapter_of_fields(frozenset(name for name, value in found.items() if value != getattr(empty, name, value)))
+    return PoolState(**vars(part.validate_json(data)))
+
+
+@cache
+def _adapter_of_fields(names: frozenset[str]) -> TypeAdapter[Any]:
+    return TypeAdapter(make_dataclass("Part", [(each.name, each.type) for each in fields(PoolState) if each.name in names]))
 
 
 def removed_since(state: PoolState) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from .project_tree import tree_of
 from .state import ENDED, Job, PoolState
 
 NEVER = 1 << 62  # longer than any time, µs
-UNSTATED = Claims(
+UNSTATED = Claims.model_construct(
     grace=DEFAULT_CLAIMS.grace, stale_grace="never", preemption_delay=0, non_preemptible=True, protective_labels=True
 )
 """Of a policy that was recorded before there were claims."""

@@ -15,6 +15,7 @@ MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_60
 class Document(BaseModel):
     """Immutable model with strict types. Unknown fields are ignored, so that fields can be added later.
 
+    Validators are built on first use: a default, or a constant of a module, that is a document is made with `model_construct`.
     Errors do not show the input, which may be secret: their text reaches logs, alarms and crash reports.
     """
 

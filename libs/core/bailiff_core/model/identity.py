@@ -76,7 +76,7 @@ class IdentityRules(Document):
     operators: tuple[str, ...] = ()
     class_users: Annotated[dict[str, tuple[str, ...]], AfterValidator(sort_by_name)] = Field(default_factory=dict)
     sign_ins: Names = ()
-    permissions: Permissions = Permissions()
+    permissions: Permissions = Permissions.model_construct()
 
 
 def is_verified(auth: str) -> bool:

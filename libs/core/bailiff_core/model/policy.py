@@ -56,7 +56,9 @@ class Claims(Document):
     protective_labels: bool | None = None
 
 
-DEFAULT_CLAIMS = Claims(grace=600_000_000, stale_grace=600_000_000, non_preemptible=False, protective_labels=False)
+DEFAULT_CLAIMS = Claims.model_construct(
+    grace=600_000_000, stale_grace=600_000_000, non_preemptible=False, protective_labels=False
+)
 
 
 class MinRuntime(Document):
@@ -126,12 +128,12 @@ class PriorityClass(Document):
     kill_after: Duration | None = None
     immediate: bool = False
     immediate_grace: Duration = 5_000_000
-    start_slo: StartSlo = StartSlo()
-    claims: Claims = Claims()
+    start_slo: StartSlo = StartSlo.model_construct()
+    claims: Claims = Claims.model_construct()
     checkpoint: Checkpointing = "job"
-    min_runtime: MinRuntime = MinRuntime()
+    min_runtime: MinRuntime = MinRuntime.model_construct()
     eviction_cap: EvictionCap | None = None
-    cooldown: ClassCooldown = ClassCooldown()
+    cooldown: ClassCooldown = ClassCooldown.model_construct()
 
 
 class Project(Document):
@@ -153,19 +155,19 @@ class Project(Document):
     name: ProjectName
     parent: ProjectName | None = None
     created: Annotated[Count, Treatment("age")] = 0
-    quota: Bounds = Bounds()
-    limit: Bounds = Bounds()
-    over_quota_weight: Weights = Weights()
+    quota: Bounds = Bounds.model_construct()
+    limit: Bounds = Bounds.model_construct()
+    over_quota_weight: Weights = Weights.model_construct()
     priority: Integer = 0
     grace: Duration | None = None
     kill_after: Duration | None = None
-    min_runtime: MinRuntime = MinRuntime()
+    min_runtime: MinRuntime = MinRuntime.model_construct()
     eviction_cap: EvictionCap | None = None
-    cooldown: ProjectCooldown = ProjectCooldown()
+    cooldown: ProjectCooldown = ProjectCooldown.model_construct()
     description: Annotated[Text, Field(max_length=1000)] = ""
     admins: Annotated[Names, PRIVATE] = ()
     submitters: Annotated[Names | None, PRIVATE] = None
-    claims: Claims = Claims()
+    claims: Claims = Claims.model_construct()
 
     @property
     def states_rules(self) -> bool:
@@ -219,9 +221,9 @@ class Protections(Document):
         stale_gang: How long a gang may run below its minimum; null: unlimited.
     """
 
-    min_runtime: MinRuntime = MinRuntime()
+    min_runtime: MinRuntime = MinRuntime.model_construct()
     eviction_cap: EvictionCap | None = None
-    cooldown: Cooldown = Cooldown()
+    cooldown: Cooldown = Cooldown.model_construct()
     ageing: Ageing | None = None
     preemption_delay: Duration = 0
     excluded: tuple[Annotated[Labels, Field(min_length=1)], ...] = ()
@@ -365,9 +367,9 @@ class LimitRules(Document):
         pool: Of all together. Requests above its rates wait, in turn by user, and are not rejected.
     """
 
-    user: UserLimits = UserLimits()
-    project: Limits = Limits()
-    pool: PoolLimits = PoolLimits()
+    user: UserLimits = UserLimits.model_construct()
+    project: Limits = Limits.model_construct()
+    pool: PoolLimits = PoolLimits.model_construct()
 
 
 class FairnessRules(Document):
@@ -427,22 +429,22 @@ class Policy(Document):
     """
 
     priority_classes: Annotated[tuple[PriorityClass, ...], Field(min_length=1)]
-    preemption: PreemptionRules = PreemptionRules()
-    eviction: EvictionRules = EvictionRules()
-    restarts: RestartRules = RestartRules()
-    nodes: NodeRules = NodeRules()
-    devices: DeviceRules = DeviceRules()
-    idle: IdleRules = IdleRules()
-    retention: RetentionRules = RetentionRules()
-    identity: IdentityRules = IdentityRules()
-    kubernetes: KubernetesRules = KubernetesRules()
-    snapshots: SnapshotRules = SnapshotRules()
+    preemption: PreemptionRules = PreemptionRules.model_construct()
+    eviction: EvictionRules = EvictionRules.model_construct()
+    restarts: RestartRules = RestartRules.model_construct()
+    nodes: NodeRules = NodeRules.model_construct()
+    devices: DeviceRules = DeviceRules.model_construct()
+    idle: IdleRules = IdleRules.model_construct()
+    retention: RetentionRules = RetentionRules.model_construct()
+    identity: IdentityRules = IdentityRules.model_construct()
+    kubernetes: KubernetesRules = KubernetesRules.model_construct()
+    snapshots: SnapshotRules = SnapshotRules.model_construct()
     max_rejections_per_minute: Count = 60
-    limits: LimitRules = LimitRules()
+    limits: LimitRules = LimitRules.model_construct()
     projects: Annotated[tuple[Project, ...], Field(max_length=10_000)] = ()
-    fairness: FairnessRules = FairnessRules()
+    fairness: FairnessRules = FairnessRules.model_construct()
     topologies: Annotated[tuple[Topology, ...], Field(max_length=64)] = ()
-    protections: Protections = Protections()
+    protections: Protections = Protections.model_construct()
     backfill: Literal["greedy", "reserve", "preemptible"] = "preemptible"
     packing: Literal["binpack", "spread"] = "binpack"
     placement: Placement = "any"
@@ -480,11 +482,11 @@ class Policy(Document):
         return None
 
 
-DEFAULT_POLICY = Policy(
+DEFAULT_POLICY = Policy.model_construct(
     priority_classes=(
-        PriorityClass(name="inference", value=125, preemptible=False),
-        PriorityClass(name="build", value=100, preemptible=False),
-        PriorityClass(name="interactive", value=75, preemptible=True),
-        PriorityClass(name="train", value=50, preemptible=True, global_default=True),
+        PriorityClass.model_construct(name="inference", value=125, preemptible=False),
+        PriorityClass.model_construct(name="build", value=100, preemptible=False),
+        PriorityClass.model_construct(name="interactive", value=75, preemptible=True),
+        PriorityClass.model_construct(name="train", value=50, preemptible=True, global_default=True),
     )
 )

@@ -16,7 +16,7 @@ ROOT = ""
 MAX_PROJECTS_NAMED = 5
 DIRECT = "*"  # suffix of implicit children; not valid in project names
 NO_BOUNDS = ResourceVector(UNLIMITED, UNLIMITED, UNLIMITED)
-NO_QUOTA = Bounds(gpu_milli=0, cpu_milli=0, memory_bytes=0)
+NO_QUOTA = Bounds.model_construct(gpu_milli=0, cpu_milli=0, memory_bytes=0)
 
 
 @dataclass(frozen=True, slots=True)

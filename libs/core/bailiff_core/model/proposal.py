@@ -144,4 +144,4 @@ class Proposal(Document):
     placement: tuple[NodeShare, ...] = ()
     refused: Literal["impossible", "gave-up"] | None = None
     would_need: Annotated[Text, Field(max_length=2000)] = ""
-    explanation: Explanation = Explanation()
+    explanation: Explanation = Explanation.model_construct()

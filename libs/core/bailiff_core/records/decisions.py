@@ -194,7 +194,7 @@ class PreemptionRefused(Decision):
     preemptor: Preemptor
     reason: Literal["impossible", "gave-up", "stale", "not-needed"]
     would_need: Annotated[Text, Field(max_length=2000)] = ""
-    explanation: Explanation = Explanation()
+    explanation: Explanation = Explanation.model_construct()
     retry_at: Time | None = None
 
 
