@@ -70,7 +70,8 @@ async def verify(page: Page) -> None:
 
 
 async def edit(page: Page) -> None:
-    """Move the pointer: the editor takes the place of the text area."""
+    """Open the YAML: the editor takes the place of the text area."""
+    await page.locator("summary", has_text="YAML").click()
     await page.mouse.move(5, 5)
     await page.locator(".cm-content").wait_for()
 
@@ -148,7 +149,7 @@ class Camera:
         job, seq = evicted["job"], evicted["decided_seq"]
         await self.take("overview", "/overview", ".chart-plot canvas")
         await self.take("jobs", "/jobs", "main .badge")
-        await self.take("policy", "/policy", "[aria-label='Policy as YAML']", edit)
+        await self.take("policy", "/policy", ".policy-projects", edit, size=(LAPTOP[0], 1300))
         await self.take("pool", "", "canvas", choose_a_job)
         await self.take("pool-dark", "", "canvas", dark=True)
         await self.take("queue", "/queue", ".pending-job", open_first)
