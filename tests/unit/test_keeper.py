@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bailiff_devstack import _keeper
+from bailiff_devstack._keeper import FIRST_DELAY_S, STEADY_S, Delays
 from bailiff_devstack.identity import Identity, write_record
 
 SERVES = """from http.server import HTTPServer, SimpleHTTPRequestHandler
@@ -68,3 +69,25 @@ def test_a_service_that_answers_again_in_time_lives(
     _keeper.end_silent(tmp_path, silent)
     assert not silent
     assert service.poll() is None
+
+
+def test_each_process_has_a_delay_of_its_own() -> None:
+    delays, now, starts = Delays(), 0.0, list[float]()
+    for name in ("admission", "auditor", "api", "console"):  # one after the other, as in an upgrade
+        assert not delays.is_due({name}, now)
+        assert delays.is_due({name}, now + FIRST_DELAY_S)
+        delays.started(now := now + FIRST_DELAY_S)
+    for _ in range(8):  # one that ends again and again
+        begin = now
+        while not delays.is_due({"api"}, now):
+            now += FIRST_DELAY_S
+        starts.append(now - begin)
+        delays.started(now)
+    assert starts == [2, 4, 8, 16, 32, 60, 60, 60]
+    assert not delays.is_due({"api", "rollup"}, now)
+    assert delays.is_due({"api", "rollup"}, now + FIRST_DELAY_S), "what ended for the first time waits for no other"
+    assert not delays.is_due({"api"}, now + FIRST_DELAY_S)
+    delays.started(now)
+    now += STEADY_S + 1
+    assert not delays.is_due({"api"}, now)
+    assert delays.is_due({"api"}, now + FIRST_DELAY_S)

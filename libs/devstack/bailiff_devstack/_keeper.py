@@ -19,31 +19,51 @@ POLL_S = 0.5
 FIRST_DELAY_S = 1.0
 LAST_DELAY_S = 60.0
 STEADY_S = 60.0
-"""After this time without an ended process the next delay is the first again."""
+"""After this time without its end the next delay of a process is the first again."""
 PROBE_EVERY_S = 10.0
 ANSWER_WITHIN_S = 5.0
 SILENT_FOR_S = 60.0
 """A service that has answered no probe for so long is ended. Long, because a service on a busy machine may be slow."""
 
 
+class Delays:
+    """When what has ended is started again: after a delay of its own, which doubles with each end that follows soon."""
+
+    def __init__(self) -> None:
+        self._delays: dict[str, float] = {}
+        self._started: dict[str, float] = {}
+        self._due: dict[str, float] = {}
+
+    def is_due(self, ended: set[str], now: float) -> bool:
+        """Whether one of these has waited for long enough."""
+        self._due = {name: at for name, at in self._due.items() if name in ended}
+        for name in sorted(ended - self._due.keys()):
+            is_steady = name not in self._started or now - self._started[name] > STEADY_S
+            delay = FIRST_DELAY_S if is_steady else min(2 * self._delays[name], LAST_DELAY_S)
+            self._delays[name], self._due[name] = delay, now + delay
+            _log(f"ended: {name}; starting again in {delay:g} s")
+        return any(at <= now for at in self._due.values())
+
+    def started(self, now: float) -> None:
+        """All that had ended was started again."""
+        self._started |= dict.fromkeys(self._due, now)
+        self._due.clear()
+
+
 def main() -> None:
     """Watch the records of started processes, which `make down` removes."""
     state, command = Path(sys.argv[1]), sys.argv[2:]
-    delay, repaired, probed = FIRST_DELAY_S, 0.0, 0.0
+    delays, probed = Delays(), 0.0
     silent: dict[int, float] = {}
     while True:
         time.sleep(POLL_S)
         if time.monotonic() - probed > PROBE_EVERY_S:
             end_silent(state, silent)
             probed = time.monotonic()
-        ended = [record.name.removesuffix(".pid.json") for record in state.glob("*/*.pid.json") if not _runs(record)]
-        if not ended:
-            continue
-        delay = FIRST_DELAY_S if time.monotonic() - repaired > STEADY_S else min(2 * delay, LAST_DELAY_S)
-        _log(f"ended: {', '.join(sorted(ended))}; starting again in {delay:g} s")
-        time.sleep(delay)
-        subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
-        repaired = time.monotonic()
+        ended = {record.name.removesuffix(".pid.json") for record in state.glob("*/*.pid.json") if not _runs(record)}
+        if delays.is_due(ended, time.monotonic()):
+            subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
+            delays.started(time.monotonic())
 
 
 def _log(text: str) -> None:
