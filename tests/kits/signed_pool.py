@@ -32,7 +32,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records import Wire, decode
 from bailiff_core.records.facts import InputRejected
 from bailiff_core.records.job_requests import SubmitJob
-from bailiff_devstack.simulated_node import SimulatedInventory, SimulatedMachine, SimulatedRuntime
+from bailiff_devstack.simulated_node import MemoryImages, SimulatedInventory, SimulatedMachine, SimulatedRuntime
 from bailiff_eviction_executor.executor import Executor
 from bailiff_log.credentials import Credentials, make_credentials, read_credentials
 from bailiff_log.keys import new_private_key
@@ -61,7 +61,7 @@ class Machine:
     """A machine that outlives its agents: its disk, its GPUs, and what runs on it."""
 
     def __init__(self, node: str) -> None:
-        self.storage, self.machine = MemoryStorage(), SimulatedMachine()
+        self.storage, self.machine, self.images = MemoryStorage(), SimulatedMachine(), MemoryImages()
         self.inventory = SimulatedInventory("4xH100-80GB", node, self.machine.identify)
         self.machine.attach_devices(self.inventory)
 
@@ -85,6 +85,7 @@ class MachineAgent(NodeAgentService):
             credentials=credentials,
             trust=CommandTrust(storage, credentials.root_key),
             device_poll_s=2.0,
+            images=self.machine.images,
         )
 
 

@@ -3,7 +3,7 @@
 from tests.kits.signed_pool import POOL, SignedPool, in_signed_pool
 
 from bailiff_bus import topics
-from bailiff_bus.messages.commands import Evict, RecordRef
+from bailiff_bus.messages.commands import Evict, RecordRef, SaveTasks
 from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.records.facts import InputRejected
@@ -40,6 +40,20 @@ async def test_an_eviction_that_no_record_orders_is_named(pool: SignedPool) -> N
     await pool.until_running("high")
     alarms = len([m for m in pool.messages(topics.ALARMS.name) if b"eviction-not-ordered" in m.value])
     assert alarms == 1, "a true eviction raises none"
+
+
+@in_signed_pool
+async def test_a_snapshot_that_no_record_orders_is_named(pool: SignedPool) -> None:
+    """The task stands still while it is saved."""
+    pool.submit("low", gpus=1)
+    await pool.until_running("low")
+    at = RecordRef(epoch=pool.state.epoch, seq=pool.state.seq)
+    about = {"node": "n1", "incarnation": pool.state.nodes[0].incarnation, "sender": "executor", "ordered_by": at}
+    body = SaveTasks(**about, sender_epoch=pool.state.epoch, job="low", attempt=1, tasks=(0,))
+    headers, value = pool.signed(pool.credentials("eviction-executor"), body)
+    pool.send(topics.NODE_COMMANDS.name, headers, value, key="n1")
+    assert f"n1 saves low/0 by #{at.seq}" in (await pool.until_rejected("not-ordered")).reason
+    assert pool.state.jobs["low"].phase == "running"
 
 
 @in_signed_pool
