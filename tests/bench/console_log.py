@@ -33,7 +33,6 @@ class BusyLog:
         self.state, self.head = PoolState(), ChainHead(POOL)
         self._free = deque((node, device) for node in range(nodes) for device in range(GPUS))
         self._running: deque[tuple[str, int, int]] = deque()
-        self._waiting: deque[str] = deque()
         self._number = 0
 
     def fill(self) -> Iterator[Wire]:
@@ -70,7 +69,6 @@ class BusyLog:
     def waits(self, user: str = "") -> Iterator[Wire]:
         """A job is submitted and waits. Two records."""
         name = self._name()
-        self._waiting.append(name)
         yield from self.turn(
             [_submitted(name, self._number, user), decisions.JobPending(job=name, reason="needs a free GPU, there is none")]
         )

@@ -1,7 +1,11 @@
 """What `bailiff list` and `bailiff explain` read and decode of a pool that one user floods: the same, however many jobs wait."""
 
 import asyncio
+import copy
+import shutil
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ from bailiff.client.job_filter import JobFilter, page
 from bailiff.explain.question import answer, log_of
 from bailiff_bus.port import READ_LIMIT
 from bailiff_bus.topics import AUDIT
-from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.model.undecoded import Undecoded
 from bailiff_core.records import Wire
 
@@ -27,33 +31,49 @@ KINDS = 24  # the flood's jobs are of 24 projects, and else alike
 POOLS = {100: None, 1_000: None, 10_000: pytest.mark.slow}
 
 
-class Flooded:
-    """A pool of so many pending jobs, of which a command has a snapshot. read: how many messages were read from Kafka."""
+@dataclass(frozen=True)
+class Begun:
+    """What all tests of a pool of one size begin with. folder: of a command that has a snapshot of it."""
 
-    def __init__(self, jobs: int, folder: Path) -> None:
-        self.folder, self.read, self.some = folder, 0, f"job-{jobs // 2}"
+    writer: FloodedLog
+    log: list[Wire]
+    folder: Path
+
+
+class Flooded:
+    """A pool of many pending jobs, and the folder of a command. read: how many messages were read from Kafka."""
+
+    def __init__(self, begun: Begun, folder: Path) -> None:
+        self._begun, self.folder, self.read = begun, folder, 0
+        self.jobs = len(begun.writer.state.jobs)
+        self.some = f"job-{self.jobs // 2}"
         self.cluster = MemoryCluster(lambda: 0)
         self.cluster.create_topics(pools=1)
-        log = FloodedLog(1)
-        self._log, self.log = log, list[Wire]()
-        for part in (log.fill(), log.flood(jobs - SINCE), log.digest(), log.flood(SINCE)):
-            self.store(part)
-        self.jobs = log.state.jobs
+        self.log = list[Wire]()
+        self.store(begun.log)
 
     def store(self, part: Iterable[Wire]) -> None:
         for wire in part:
             self.cluster.store(AUDIT.name, 0, None, wire.headers, wire.value)
             self.log.append(wire)
 
+    @cached_property
+    def _writer(self) -> FloodedLog:
+        """Goes on where the log begun ends."""
+        writer = copy.copy(self._begun.writer)
+        writer.state = from_snapshot(to_snapshot(writer.state))
+        return writer
+
     def flood(self, jobs: int) -> None:
-        self.store(self._log.flood(jobs))
+        self.store(self._writer.flood(jobs))
+        self.jobs += jobs
 
     def digest(self) -> Iterable[Wire]:
-        return self._log.digest()
+        return self._writer.digest()
 
     @property
     def newest(self) -> str:
-        return next(reversed(self.jobs))
+        return f"job-{self.jobs}"
 
     def files(self) -> list[Path]:
         return [each for each in self.folder.rglob("*") if each.is_file()]
@@ -82,15 +102,24 @@ async def decoded(client: Client) -> int:
     return jobs.decoded
 
 
-@pytest.fixture(params=[pytest.param(jobs, marks=mark or ()) for jobs, mark in POOLS.items()])
-def flooded(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flooded:
-    made = Flooded(request.param, tmp_path)
+@pytest.fixture(scope="module", params=[pytest.param(jobs, marks=mark or ()) for jobs, mark in POOLS.items()])
+def begun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Begun:
+    writer = FloodedLog(1)
+    parts = (writer.fill(), writer.flood(request.param - SINCE), writer.digest(), writer.flood(SINCE))
+    made = Begun(writer, [wire for part in parts for wire in part], tmp_path_factory.mktemp("snapshot"))
 
     async def first() -> None:
-        async with made.client() as client:
+        async with Flooded(made, made.folder).client() as client:
             await client.projection()
 
     asyncio.run(first())
+    return made
+
+
+@pytest.fixture
+def flooded(begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flooded:
+    shutil.copytree(begun.folder, tmp_path, dirs_exist_ok=True)
+    made = Flooded(begun, tmp_path)
     made.count_reads(monkeypatch)
     return made
 
@@ -99,7 +128,7 @@ async def test_a_list_reads_what_is_new_and_decodes_its_page(flooded: Flooded) -
     async with flooded.client() as client:
         state = (await client.projection()).state
         shown = page(state, 0, JobFilter(), limit=LIMIT, own="ada")
-        assert (shown.total, len(shown.rows)) == (len(flooded.jobs), LIMIT)
+        assert (shown.total, len(shown.rows)) == (flooded.jobs, LIMIT)
         assert (flooded.read, await decoded(client)) == (NEW, LIMIT + 1), "and the last job of the queue"
 
 
@@ -134,7 +163,7 @@ async def test_what_a_command_folded_is_not_read_again(kept: Flooded) -> None:
     kept.read = 0
     async with kept.client() as client:
         shown = page((await client.projection()).state, 0, JobFilter(), limit=LIMIT, own="ada")
-        assert (shown.total, kept.read, await decoded(client)) == (len(kept.jobs), FIRST + HEAD + 2 * 3, LIMIT + 1)
+        assert (shown.total, kept.read, await decoded(client)) == (kept.jobs, FIRST + HEAD + 2 * 3, LIMIT + 1)
 
 
 async def test_a_job_is_explained_from_what_was_kept_as_from_the_whole_log(kept: Flooded) -> None:
