@@ -30,12 +30,12 @@ def test_every_registered_runtime_opens_and_declares_its_capabilities(tmp_path: 
 
 def test_every_node_has_the_runtimes_of_installed_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(open_runtimes(["process"], parts(tmp_path))) == ["simulated", "process"]
-    monkeypatch.setattr("bailiff_node_agent.runtime.registry.entry_points", lambda group: [])
+    monkeypatch.setattr("bailiff_node_agent.runtime.registry.installed", lambda group: ())
     assert list(open_runtimes(["process"], parts(tmp_path))) == ["process"]
 
 
 def test_without_the_devstack_there_are_real_gpus_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bailiff_node_agent.devices.registry.entry_points", lambda group: [])
+    monkeypatch.setattr("bailiff_node_agent.devices.registry.installed", lambda group: ())
     assert inventory_plugin("nvml").real
     assert not inventory_plugin("0").real
     with pytest.raises(ValueError, match=r"'8xH100-80GB' is neither .* need the package bailiff-devstack"):

@@ -5,8 +5,8 @@ A package adds one by an entry point of the group `bailiff.devices` that names a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
+from bailiff_node_agent.plugins import installed
 from bailiff_node_agent.runtime import NodeParts
 
 from .inventory import DeviceInventory, NoDriver
@@ -51,8 +51,8 @@ PLUGINS = (
 
 def inventory_plugin(spec: str) -> InventoryPlugin:
     """The inventory that the setting `gpus` names. Raises `ValueError` for an unknown one."""
-    installed: list[InventoryPlugin] = [each.load() for each in entry_points(group="bailiff.devices")]
-    found = next((each for each in (*PLUGINS, *installed) if each.matches(spec)), None)
+    plugins: tuple[InventoryPlugin, ...] = (*PLUGINS, *installed("bailiff.devices"))
+    found = next((each for each in plugins if each.matches(spec)), None)
     if found is None:
         raise ValueError(
             f"gpus: {spec!r} is neither nvml nor kubernetes, nor 0 for none; "

@@ -6,7 +6,8 @@ runs where such a package is installed has its runtime.
 
 from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import entry_points
+
+from bailiff_node_agent.plugins import installed
 
 from .plugin import NodeParts, RuntimePlugin
 from .port import Runtime
@@ -29,6 +30,6 @@ def plugin(name: str) -> RuntimePlugin:
 
 def open_runtimes(names: Iterable[str], parts: NodeParts) -> dict[str, Runtime]:
     """The node's runtimes, by name: those of plug-ins first."""
-    installed: list[RuntimePlugin] = [each.load() for each in entry_points(group="bailiff.runtimes")]
-    plugins = [*sorted(installed, key=lambda each: each.name), *map(plugin, dict.fromkeys(names))]
+    added: tuple[RuntimePlugin, ...] = installed("bailiff.runtimes")
+    plugins = [*sorted(added, key=lambda each: each.name), *map(plugin, dict.fromkeys(names))]
     return {each.name: each.open(parts) for each in plugins}
