@@ -56,8 +56,7 @@ def pool(tmp_path: Path) -> SignedPool:
 
 def rewritten(pool: SignedPool, change: Any = lambda record: record) -> list[Wire]:
     """The log as an admission writes it that changes the records of signed requests."""
-    records = [decode(Wire(each.headers, each.value)) for each in pool.messages(topics.AUDIT.name)]
-    changed = [change(record) if record.request else record for record in records]
+    changed = [change(record) if record.request else record for record in pool.records()]
     return [wire for _, wire, _ in chain_records(ChainHead(POOL), changed, pool.credentials("admission"))]
 
 

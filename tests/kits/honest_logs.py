@@ -8,7 +8,7 @@ from tests.unit.bus.virtual_time import run
 
 from bailiff_bus import topics
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.records import Record, Wire, decode, facts
+from bailiff_core.records import Record, Wire, facts
 from bailiff_core.records.request import RequestBody
 from bailiff_log.credentials import Credentials
 from bailiff_log.enrolment import EnrolmentToken
@@ -75,21 +75,17 @@ async def tell(pool: SignedPool) -> None:
     await ask(facts.ChangeRootKey(change=change_root_key(pool.root, pool.state.identity, new_private_key())), pool.root)
 
 
-def written(pool: SignedPool) -> list[Record]:
-    return [decode(wire) for wire in wires_of(pool)]
-
-
 def wires_of(pool: SignedPool) -> list[Wire]:
     return [Wire(each.headers, each.value) for each in pool.messages(topics.AUDIT.name)]
 
 
 def records_of(pool: SignedPool, kind: str) -> list[Record]:
-    return [record for record in written(pool) if type(record.data).__name__ == kind]
+    return [record for record in pool.records() if type(record.data).__name__ == kind]
 
 
 def answers(pool: SignedPool) -> int:
     """How many requests have a record."""
-    return sum(record.cause.startswith(topics.REQUESTS.name) for record in written(pool))
+    return sum(record.cause.startswith(topics.REQUESTS.name) for record in pool.records())
 
 
 def told() -> tuple[list[Wire], Credentials]:

@@ -29,7 +29,7 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.message import MessageBody
 from bailiff_core.model.state import PoolState
-from bailiff_core.records import Wire, decode
+from bailiff_core.records import Record, Wire, decode
 from bailiff_core.records.facts import InputRejected
 from bailiff_core.records.job_requests import SubmitJob
 from bailiff_devstack.simulated_node import MemoryImages, SimulatedInventory, SimulatedMachine, SimulatedRuntime
@@ -101,6 +101,7 @@ class SignedPool:
         self.agents: dict[str, MachineAgent] = {}
         self._works: dict[str, asyncio.Future[Any]] = {}
         self._numbers = Random(1)
+        self._decoded = functools.cache(_decoded)  # who waits for a record looks through the log again and again
         self.follow()
 
     def now(self) -> int:
@@ -285,9 +286,16 @@ class SignedPool:
         return found[-1]
 
     def facts(self, kind: type[Any]) -> list[Any]:
-        """All records of this type in the log."""
-        found = (decode(Wire(each.headers, each.value)).data for each in self.cluster.messages(topics.AUDIT.name, 0))
-        return [data for data in found if isinstance(data, kind)]
+        """All facts and decisions of this type in the log."""
+        return [record.data for record in self.records() if isinstance(record.data, kind)]
+
+    def records(self) -> list[Record]:
+        """The whole log."""
+        return [self._decoded(each) for each in self.messages(topics.AUDIT.name)]
+
+
+def _decoded(message: Message) -> Record:
+    return decode(Wire(message.headers, message.value))
 
 
 def in_signed_pool(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -38,12 +38,10 @@ def of_history(path: Path) -> list[Wire]:
     return from_lines(path.read_text(encoding="utf-8"))
 
 
-@cache
 def of_services() -> list[Wire]:
     return told()[0]
 
 
-@cache
 def with_all_positions_in_each_record() -> list[Wire]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(input_positions, "FULL_POSITIONS_EVERY", 1)
@@ -91,18 +89,23 @@ LOGS: dict[str, Callable[[], list[Wire]]] = {
 REPLAYED = {**LOGS, **{f"of seed {seed}": (lambda seed=seed: of_seed(seed)) for seed in SEEDS}}
 
 
+@cache
+def log_named(name: str) -> list[Wire]:
+    return REPLAYED[name]()
+
+
 def records_of(wires: Sequence[Wire]) -> list[Record]:
     return [decode(wire) for wire in wires]
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_verify_names_nothing_in_an_honest_log(name: str) -> None:
-    assert named_by_verify(records_of(LOGS[name]())) == []
+    assert named_by_verify(records_of(log_named(name))) == []
 
 
 @pytest.mark.parametrize("name", REPLAYED)
 def test_replay_names_nothing_in_an_honest_log(name: str) -> None:
-    wires = REPLAYED[name]()
+    wires = log_named(name)
     assert named_by_replay(wires) == []
     starts = replay_starts(records_of(wires))
     for begin in starts[:: max(1, len(starts) // 3)]:
@@ -112,7 +115,7 @@ def test_replay_names_nothing_in_an_honest_log(name: str) -> None:
 @pytest.mark.parametrize("name", LOGS)
 def test_a_follower_that_begins_later_names_nothing(name: str) -> None:
     """With a snapshot, as the auditor does; and with the keys alone, as for a part of a log."""
-    wires = LOGS[name]()
+    wires = log_named(name)
     records = records_of(wires)
     for at, state in snapshots(records, SNAPSHOTS):
         assert (at, named_by_verify(records[at:], state)) == (at, [])
@@ -137,7 +140,7 @@ def test_a_log_that_another_writer_continues_is_honest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [*(name for name in LOGS if name not in {path.stem for path in HISTORIES})])
 def test_each_receipt_of_an_honest_log_is_consistent(name: str) -> None:
-    wires = LOGS[name]()
+    wires = log_named(name)
     log = sealed(cast(Story, SimpleNamespace(wires=wires)), witnesses=0)
     decided = [record.seq for record in records_of(wires) if isinstance(record.data, PreemptionDecided)]
     for decision in decided:

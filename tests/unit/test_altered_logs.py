@@ -34,7 +34,7 @@ from bailiff_core.model.identity import Permissions
 from bailiff_core.model.policy import DEFAULT_POLICY, PoolLimits, Project
 from bailiff_core.permissions import ROOT_ACTOR
 from bailiff_core.recorded import OF_WRITER
-from bailiff_core.records import ChainHead, Record, Wire, decode, encode, facts
+from bailiff_core.records import ChainHead, Record, Wire, encode, facts
 from bailiff_core.records.decisions import JobPlaced
 from bailiff_core.records.facts import (
     ApplyPolicy,
@@ -130,8 +130,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Original:
             await ask(CancelJob(job="late"), None, "dora")
             successor = new_private_key()
             await ask(ChangeRootKey(change=change_root_key(pool.root, pool.state.identity, successor)), pool.root)
-            records = [decode(Wire(each.headers, each.value)) for each in pool.messages(topics.AUDIT.name)]
-            found.append(Original(records, pool.credentials("admission"), pool.root))
+            found.append(Original(pool.records(), pool.credentials("admission"), pool.root))
 
     run(story(tmp_path_factory.mktemp("pool")))
     return found[0]
@@ -139,9 +138,8 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Original:
 
 def answered(pool: SignedPool) -> list[str]:
     """The ids of requests that the log has."""
-    found = [decode(Wire(each.headers, each.value)) for each in pool.messages(topics.AUDIT.name)]
-    asked = [getattr(record.data, "request", None) for record in found]
-    rejected = [record.data.id or "" for record in found if isinstance(record.data, facts.InputRejected)]
+    asked = [getattr(record.data, "request", None) for record in pool.records()]
+    rejected = [fact.id or "" for fact in pool.facts(facts.InputRejected)]
     return [*(request.id for request in asked if isinstance(request, facts.RequestId)), *rejected]
 
 

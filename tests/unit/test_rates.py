@@ -21,7 +21,6 @@ from bailiff_bus.messages.dead_letters import Alarm
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.permissions import ROOT_ACTOR
-from bailiff_core.records import Wire, decode
 from bailiff_core.records.facts import InputRejected, WriterStarted
 from bailiff_core.records.job_requests import CancelJob, JobSubmitted, PauseJob, SubmitJob
 from bailiff_core.records.pool_requests import ApplyPolicy
@@ -153,8 +152,9 @@ async def test_in_a_flood_what_an_operator_does_to_others_jobs_comes_first_in_no
         pool.request(PauseJob(job=f"ada-{job}"), pool.root)
         pool.request(CancelJob(job=f"ada-{job}"), pool.root)
     await pool.until("all are decided", lambda state: f"other-{BURST - 2}" in state.jobs, within_s=10 * BURST)
-    records = [decode(Wire(each.headers, each.value)) for each in pool.messages(topics.AUDIT.name)]
-    auth = {int(each.cause.rpartition("/")[2]): each.auth for each in records if each.cause.startswith(topics.REQUESTS.name)}
+    auth = {
+        int(each.cause.rpartition("/")[2]): each.auth for each in pool.records() if each.cause.startswith(topics.REQUESTS.name)
+    }
     assert [at for at in auth if at >= begins] == list(range(begins, begins + 2 * BURST)), "each is decided, in their order"
     decided = list(auth)
     meanwhile = decided[decided.index(begins) : decided.index(begins + 2 * BURST - 1)]

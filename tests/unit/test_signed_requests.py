@@ -11,12 +11,11 @@ import pytest
 from tests.kits.signed_pool import SECRET, SignedPool
 from tests.unit.bus.virtual_time import run
 
-from bailiff_bus import topics
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.identity import SignIn
 from bailiff_core.model.job_spec import runtime_label, sharing_label
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.records import Record, Wire, decode, facts
+from bailiff_core.records import Record, facts
 from bailiff_core.records.job_requests import CancelJob, PauseJob, SetPriorityClass
 from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_log.keys import is_signed, key_id, new_private_key
@@ -49,7 +48,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
             pool.request(SetPriorityClass(job="train-1", priority_class="nonsense" * 7), BOB)
             pool.request(CancelJob(job="train-1", reason="done"), ADA)
             await pool.until("it is cancelled", lambda state: state.jobs["train-1"].cancelled)
-            records.extend(decode(Wire(each.headers, each.value)) for each in pool.messages(topics.AUDIT.name))
+            records.extend(pool.records())
 
     run(story(tmp_path_factory.mktemp("pool")))
     return records

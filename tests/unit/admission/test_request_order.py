@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.kits.honest_logs import wires_of
 from tests.kits.log_faults import named_by_verify
 from tests.kits.signed_pool import SignedPool
 from tests.unit.bus.virtual_time import run
@@ -15,7 +14,7 @@ from bailiff_bus import topics
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec, Workload
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.records import Record, decode
+from bailiff_core.records import Record
 from bailiff_core.records.facts import ApplyPolicy, CancelJob, DrainNode, UndrainNode
 from bailiff_core.records.job_requests import JobCancelled, JobSubmitted, SubmitJob
 from bailiff_core.records.node_requests import NodeDrained
@@ -43,7 +42,7 @@ def test_requests_that_wait_when_a_policy_names_their_key_are_taken_before_later
             await pool.until("the key is known", lambda state: "late" in known_keys(state).values())
             last = pool.request(UndrainNode(node="n1"), LATE)
             await pool.until("all are answered", lambda _: last in str(pool.messages(topics.AUDIT.name)))
-            return [decode(wire) for wire in wires_of(pool)]
+            return pool.records()
 
     records = run(story())
     offsets = places(records, key_id(LATE))
@@ -78,7 +77,7 @@ async def taken(pool: SignedPool, *, until_policy: Policy | None = None) -> list
     if until_policy is not None:
         pool.request(ApplyPolicy(policy=until_policy), OPS)
     await pool.until("all are answered", lambda _: last in str(pool.messages(topics.AUDIT.name)))
-    return [decode(wire) for wire in wires_of(pool)]
+    return pool.records()
 
 
 @pytest.mark.parametrize("stays", [True, False])
@@ -104,7 +103,7 @@ def test_two_submissions_of_a_signer_who_names_a_user_in_one_of_them_cannot_be_e
             for job, user in (("a", "alice"), ("b", None)):
                 pool.request(submission(job, user), LATE)
             await pool.until("both are there", lambda state: {"a", "b"} <= state.jobs.keys())
-            return [decode(wire) for wire in wires_of(pool)]
+            return pool.records()
 
     records = run(story())
     assert named_by_verify(records) == []
@@ -124,7 +123,7 @@ def test_an_operator_s_action_passes_others_and_not_its_own_submission(tmp_path:
                 pool.request(CancelJob(job=job), LATE)
             pool.request(DrainNode(node="n1"), LATE)
             await pool.until("the node is drained", lambda state: state.draining)
-            return [decode(wire) for wire in wires_of(pool)]
+            return pool.records()
 
     records = run(story())
     own = [record for record in records if signing_key(record) == key_id(LATE)]
