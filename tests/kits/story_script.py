@@ -273,7 +273,8 @@ class Script:
         if rest == "all":
             story.propose_all()
             return
-        story.propose(proposals={"": None, "nothing": [], "first": story.proposal().proposals[:1]}[rest])
+        chosen = story.proposal().proposals[:1] if rest == "first" else {"": None, "nothing": []}[rest]
+        story.propose(proposals=chosen)
 
     # --- what came of it
 
