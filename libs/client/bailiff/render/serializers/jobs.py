@@ -105,10 +105,9 @@ def job_order(state: PoolState, *, ended: bool = False) -> list[str]:
 
     None of them is decoded.
     """
-    waits, phases = pending(state), dict[str, list[str]]()
-    listed = {**state.active, **state.ended, **dict.fromkeys(waits)}
+    waits, phases, queued = pending(state), dict[str, list[str]](), state.indices.queued
     for name in state.jobs:
-        if name not in listed:
+        if name not in queued and name not in state.active and name not in state.ended:
             phases.setdefault(shared_of(state.jobs, name).phase, []).append(name)
     ranked = [list(state.active), phases.get("waiting", []), phases.get("paused", [])]
     few = {name for names in ranked for name in names}
@@ -128,8 +127,8 @@ def pending(state: PoolState) -> list[str]:
 
 def job_rows(state: PoolState, now: int, names: Iterable[str] | None = None) -> list[JobRow]:
     """The rows of these jobs; of all that have not ended, in their order, if none are named."""
-    ahead = {name: at for at, name in enumerate(pending(state))}
-    chosen = job_order(state) if names is None else names
+    chosen = dict.fromkeys(job_order(state) if names is None else names)
+    ahead = {name: at for at, name in enumerate(pending(state)) if name in chosen}
     return [job_row(state, state.jobs[name], now, ahead.get(name)) for name in chosen]
 
 
