@@ -294,22 +294,14 @@ class Script:
         raise AssertionError(f"expected {rest}; decided:\n  {listing}")
 
     def _says(self, story: Story, rest: str) -> None:
-        texts, parts = self._told(story, rest)
+        texts, parts = _told(story, rest)
         for part in parts:
             assert any(part in text for text in texts), f"{part!r} is not in {texts}"
 
     def _omits(self, story: Story, rest: str) -> None:
-        texts, parts = self._told(story, rest)
+        texts, parts = _told(story, rest)
         for part in parts:
             assert not any(part in text for text in texts), f"{part!r} is in {texts}"
-
-    def _told(self, story: Story, rest: str) -> tuple[list[str], list[str]]:
-        about, parts = re.split(r":(?= |$)", rest, maxsplit=1)
-        job, _, question = about.partition(" ")
-        told = {key: texts for key, texts in explained(story, job).items() if key.startswith(question)}
-        assert told, f"there is no {question!r}"
-        assert len(told) == 1 or not question, f"{question!r} are {[*told]}"
-        return [text for key, texts in told.items() for text in (*texts, *([] if question else [key]))], shlex.split(parts)
 
     def _decided(self, story: Story, rest: str) -> None:
         kind, _, jobs = rest.partition(":")
@@ -331,6 +323,16 @@ class Script:
         if names[0] in ("members", *get_args(TaskState)):
             return [task.index for task in job.tasks if names[0] in ("members", task.state)]
         return _at(job, ".".join(names))
+
+
+def _told(story: Story, rest: str) -> tuple[list[str], list[str]]:
+    """The sentences about a job, below the question that begins so or below any, and the parts that are looked for."""
+    about, parts = re.split(r":(?= |$)", rest, maxsplit=1)
+    job, _, question = about.partition(" ")
+    told = {key: texts for key, texts in explained(story, job).items() if key.startswith(question)}
+    assert told, f"there is no {question!r}"
+    assert len(told) == 1 or not question, f"{question!r} are {[*told]}"
+    return [text for key, texts in told.items() for text in (*texts, *([] if question else [key]))], shlex.split(parts)
 
 
 def _holds(decision: Any, path: str, sign: str, wanted: str) -> bool:
