@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bailiff.render.serializers.jobs import STATES, JobRow, job_order, job_row, job_rows
 from bailiff.render.serializers.projects import below
 from bailiff_core.model.state import ENDED
-from bailiff_core.model.undecoded import Shared, jobs_of_user, shared_of
+from bailiff_core.model.undecoded import Shared, jobs_of_user, shared_counts, shared_of
 from bailiff_core.views import requested_gpu_milli
 
 from .answers import NAMES, not_found
@@ -183,7 +183,8 @@ def page(
 def _wanted(state: PoolState, now: int, wanted: JobFilter) -> list[str]:
     projects: Collection[str] | None = None
     if wanted.project is not None:
-        if all(wanted.project != each.name for each in state.rules.projects):
+        stated = (each.name for each in state.rules.projects)  # jobs may be of one that the policy had before
+        if wanted.project not in (*stated, *(shared.project for shared in shared_counts(state.jobs))):
             raise not_found(ProjectNotFound, wanted.project, state)
         projects = dict.fromkeys(below(state.rules, wanted.project))
 
