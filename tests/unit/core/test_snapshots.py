@@ -765,6 +765,19 @@ def test_not_all_jobs_are_saved_at_once() -> None:
     story.holds()
 
 
+def test_jobs_that_are_saved_by_request_hold_up_no_interval() -> None:
+    story = intervals(at_once=1)
+    for name in ("mine", "mine-too"):
+        story.runs(name, gpus=1, checkpoint="auto")
+    story.runs("theirs", gpus=1, checkpoint="auto", checkpoint_every=20 * MINUTE)
+    story.wait(19 * MINUTE)
+    for name in ("mine", "mine-too"):
+        order(story, name)
+    story.wait(2 * MINUTE)
+    assert due(story) == ["theirs"]
+    story.holds()
+
+
 def test_a_node_that_never_says_that_it_has_saved_a_job_keeps_others_waiting_for_an_hour() -> None:
     story = intervals(at_once=1)
     for name in ("a", "b"):

@@ -15,18 +15,18 @@ from .registry import folds
 @folds(facts.JobCheckpointRequested)
 def job_checkpoint_requested(state: PoolState, fact: facts.JobCheckpointRequested) -> None:
     """Its nodes are to save it."""
-    _begin_saving(state, state.jobs[fact.job])
+    _begin_saving(state, state.jobs[fact.job], at_interval=False)
     remember(state, fact.request)
 
 
 @folds(decisions.JobCheckpointDue)
 def job_checkpoint_due(state: PoolState, decision: decisions.JobCheckpointDue) -> None:
     """Its nodes are to save it."""
-    _begin_saving(state, state.jobs[decision.job])
+    _begin_saving(state, state.jobs[decision.job], at_interval=True)
 
 
-def _begin_saving(state: PoolState, job: Job) -> None:
-    job.saving_seq, job.saving_since = state.seq, state.now
+def _begin_saving(state: PoolState, job: Job, *, at_interval: bool) -> None:
+    job.saving_seq, job.saving_since, job.saving_at_interval = state.seq, state.now, at_interval
     for task in job.tasks:
         task.saving = RunningSnapshot()
     reindex(state, job)

@@ -12,11 +12,13 @@ from .timers import timers_of
 
 
 def periodic_snapshots(state: PoolState) -> Iterator[Decision]:
-    """Saves the jobs that have waited longest."""
+    """Saves the jobs that have waited longest. Those that somebody has saved by request hold up none of them."""
     due = timers_of(state).due(state, rule.NAME)
-    silent = sum(job.id in state.saving for job in due)
+    silent = dict.fromkeys(job.id for job in due)
+    saving = sum(state.jobs[name].saving_at_interval and name not in silent for name in state.saving)
     for job in due:
-        if len(state.saving) - silent >= state.rules.snapshots.at_once:
+        if saving >= state.rules.snapshots.at_once:
             return
         if job.saving_seq is None and not why_not_saved(state, job):
+            saving += 1
             yield JobCheckpointDue(job=job.id, attempt=job.attempt)

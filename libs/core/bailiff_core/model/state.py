@@ -367,6 +367,7 @@ class Job:
         snapshot: The newest one that no later checkpoint of the job replaces.
         unsaved_seq: The record of the snapshot, or its restore, that failed, unless a later one was stored.
         saving_seq: The record that ordered the snapshot of the running job that is being taken.
+        saving_at_interval: Whether its interval ordered it, and nobody's request.
         saving_since: When the last one of its attempt was ordered, µs.
         saved_until: The work of its attempt until then, µs, is in a snapshot that was taken while it ran.
         restart_time: How long its last snapshot that was restored took: to save and to restore, µs.
@@ -444,6 +445,7 @@ class Job:
     snapshot: JobSnapshot | None = None
     unsaved_seq: int | None = None
     saving_seq: int | None = None
+    saving_at_interval: bool = False
     saving_since: int | None = None
     saved_until: int | None = None
     restart_time: int | None = None
