@@ -24,11 +24,13 @@ from bailiff_bus.messages.proposals import ProposalBatch
 from bailiff_bus.messages.reports import NodeInventory, TrackedTask
 from bailiff_bus.messages.telemetry import DeviceTelemetry, NodeTelemetry
 from bailiff_bus.port import Message
+from bailiff_core.admission.reported import contradiction
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.state import Node, PoolState
 from bailiff_core.records.facts import InputRejected, NodeEnrolled, NodeJoined, NodeLost, TaskReleased
 from bailiff_core.records.job_requests import CancelJob
 from bailiff_core.records.pool_requests import ChangeRootKey, EnrolNode, RevokeKey
+from bailiff_devstack.simulated_node import SimulatedInventory
 from bailiff_log.credentials import Credentials
 from bailiff_log.encryption import CannotDecrypt
 from bailiff_log.enrolment import EnrolmentToken
@@ -45,6 +47,7 @@ from bailiff_service.settings import PoolDeclaration
 pytestmark = pytest.mark.slow  # all services and keys of a pool, for each test
 
 MINUTE, HOUR = 60_000_000, 3_600_000_000
+MACHINE_DEVICES = 4  # as `SignedPool` has them
 
 
 async def three_nodes(pool: SignedPool) -> None:
@@ -255,6 +258,43 @@ async def test_it_takes_its_own_node_over_on_record_until_it_is_revoked(pool: Si
     assert len(starts_to(pool, "n1")) == placed_before
     assert not running_on(pool, "n1")
     assert jobs_on(pool, "n2", "n3") == others
+
+
+@in_virtual_time
+async def test_it_has_no_more_devices_than_it_was_enrolled_for(tmp_path: Path) -> None:
+    """At first, under a permit; later, in an inventory of the enrolled node; and the log of a writer that took it is named."""
+    async with SignedPool(tmp_path) as pool:
+        once = EnrolmentToken(new_private_key(), key_id(pool.root))
+        for most, joins in ((MACHINE_DEVICES - 1, False), (MACHINE_DEVICES, True)):
+            body = EnrolNode(node="n2", expires=pool.now() + DAY, token_key=key_id(once.private_key), max_devices=most)
+            pool.request(body, pool.root)
+            await pool.until("it is permitted", lambda state, most=most: permits(state, "n2", most))  # type: ignore[misc]
+            if not joins:
+                pool.start_agent("n2", token=once.text())
+                rejected = await pool.until_rejected("too-many-devices")
+                assert f"n2 says that it has {MACHINE_DEVICES} GPUs, and was enrolled for at most {most}" in rejected.reason
+                assert "n2" not in pool.state.enrolled
+                await pool.stop("agent-n2")
+            else:
+                pool.start_agent("n2", token=once.text())
+                await pool.until("n2 has joined", lambda state: "n2" in state.node_numbers)
+        await pool.stop("agent-n2")
+        joined = next(fact for fact in pool.facts(NodeJoined) if fact.node == "n2")
+        more = joined.model_copy(update={"devices": (*joined.devices, joined.devices[0].model_copy(update={"id": "GPU-more"}))})
+        assert contradiction(pool.state, joined) == ""
+        assert "was enrolled for at most" in contradiction(pool.state, more)
+        machine = pool.machines["n2"]
+        machine.inventory = SimulatedInventory(f"{MACHINE_DEVICES + 1}xH100-80GB", "n2", machine.machine.identify)
+        rejections = len(pool.facts(InputRejected))
+        pool.start_agent("n2")
+        await pool.until("it is rejected", lambda _: len(pool.facts(InputRejected)) > rejections)
+        assert pool.facts(InputRejected)[-1].code == "too-many-devices"
+        assert node(pool, "n2").incarnation == joined.incarnation
+
+
+def permits(state: PoolState, name: str, most: int) -> bool:
+    """Whether the node may enrol with at most so many devices."""
+    return name in state.permits and state.permits[name].max_devices == most
 
 
 def running_on(pool: SignedPool, machine: str) -> list[object]:

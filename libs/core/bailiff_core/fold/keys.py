@@ -37,7 +37,7 @@ def log_keys(state: PoolState) -> LogKeys | None:
 def enrolment_permitted(state: PoolState, fact: facts.EnrolmentPermitted) -> None:
     """Replaces an earlier permit for this name. Expired permits are dropped."""
     state.permits = {name: permit for name, permit in state.permits.items() if permit.expires >= state.now}
-    state.permits[fact.node] = EnrolmentPermit(state.seq, fact.token_key, fact.key, fact.expires)
+    state.permits[fact.node] = EnrolmentPermit(state.seq, fact.token_key, fact.key, fact.expires, fact.max_devices)
     remember(state, fact.request)
 
 
@@ -53,7 +53,7 @@ def node_waiting(state: PoolState, fact: facts.NodeWaiting) -> None:
 @folds(facts.NodeEnrolled)
 def node_enrolled(state: PoolState, fact: facts.NodeEnrolled) -> None:
     """The node's keys, in place of earlier ones. The permit is used up."""
-    state.enrolled[fact.node] = EnrolledNode(fact.key, fact.encryption_key)
+    permit = state.permits.pop(fact.node, None) if fact.permitted_by is not None else None
+    max_devices = permit.max_devices if permit is not None else None
+    state.enrolled[fact.node] = EnrolledNode(fact.key, fact.encryption_key, max_devices=max_devices)
     state.waiting_nodes.pop(fact.node, None)
-    if fact.permitted_by is not None:
-        state.permits.pop(fact.node, None)

@@ -616,11 +616,13 @@ class EnrolledNode:
 
     Attributes:
         announced: When its agent sent the inventory that joined last, on its own clock, µs UTC.
+        max_devices: The most that it may say it has.
     """
 
     key: str
     encryption_key: str
     announced: int = 0
+    max_devices: int | None = None
 
 
 @dataclass(slots=True)
@@ -631,6 +633,7 @@ class EnrolmentPermit:
     token_key: str | None
     key: str | None
     expires: int
+    max_devices: int | None = None
 
 
 @dataclass(slots=True)

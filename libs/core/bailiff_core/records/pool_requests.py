@@ -66,6 +66,7 @@ class EnrolNode(RequestBody):
     Attributes:
         token_key: Public half of a token's key. Either this or `key` is given.
         key: The agent's own public key, as in `bailiff nodes`.
+        max_devices: The most GPUs, or MIG devices, that it may say it has. Omitted: as many as any node.
     """
 
     SENDER = "keys"
@@ -74,6 +75,7 @@ class EnrolNode(RequestBody):
     token_key: Key | None = None
     key: Key | None = None
     expires: Time
+    max_devices: Count | None = None
 
 
 class EnrolmentPermitted(RequestFact, EnrolNode):

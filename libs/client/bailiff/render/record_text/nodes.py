@@ -34,7 +34,8 @@ def _node_refused(fact: facts.NodeRefused, _state: PoolState) -> Statement:
 @describes(facts.EnrolmentPermitted)
 def _enrolment_permitted(fact: facts.EnrolmentPermitted, _state: PoolState) -> Statement:
     who = f"the agent with the key {fact.key}" if fact.key is not None else "one agent with the token"
-    return Statement("enrolment permitted", fact.node, f"{who}, until {time_text(fact.expires)[:19]}", "warn")
+    most = f", with at most {count_text(fact.max_devices, 'GPU')}" if fact.max_devices is not None else ""
+    return Statement("enrolment permitted", fact.node, f"{who}{most}, until {time_text(fact.expires)[:19]}", "warn")
 
 
 @describes(facts.NodeWaiting)
