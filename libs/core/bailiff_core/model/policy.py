@@ -401,7 +401,7 @@ class SnapshotRules(Document):
 
     min_interval: Duration = 600_000_000
     at_once: Annotated[Integer, Field(ge=0, le=1000)] = 2
-    project_quota: Annotated[Count, BeforeValidator(parse_bytes_with_unit)] | None = None
+    project_quota: Annotated[Integer, BeforeValidator(parse_bytes_with_unit), Field(ge=2**20)] | None = None
 
 
 class KubernetesRules(Document):
