@@ -122,7 +122,7 @@ PROTECTION = Rule(999, NAME, shield, "runs in the evening")
 ''',
         )
     ],
-    f"{CORE}/model/policy.py": [("    cooldown: Cooldown = Cooldown()\n", "    evenings: bool = False\n")],
+    f"{CORE}/model/policy.py": [("    cooldown: Cooldown = Cooldown.model_construct()\n", "    evenings: bool = False\n")],
 }
 
 OF_RECORD = """
