@@ -20,7 +20,7 @@ from bailiff_core.fold import apply
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import SnapshotRules
-from bailiff_core.model.snapshots import checkpointing, over_quota
+from bailiff_core.model.snapshots import checkpointing, over_quota, why_not_restored
 from bailiff_core.model.state import PoolState
 from bailiff_core.model.work_lost import NO_LOSS, Loss, loss_now
 from bailiff_core.records import facts
@@ -252,6 +252,24 @@ def test_where_it_is_restored(offers: tuple[facts.SnapshotOffer, ...], folder: s
     story.cycle(started)
     assert (story.job("job").snapshot is None) == bool(why)
     assert accounted(story)[1:] == ([("restore", started.lost_gpu_ms)] if why else [])
+
+
+@pytest.mark.parametrize(("elsewhere", "why"), [(False, ""), (True, "other-cpu")])
+def test_an_agent_that_started_again_meanwhile_restores_what_it_has_saved(elsewhere: bool, why: str) -> None:
+    story = Story()
+    node(story, "n1", offer())
+    story.runs("job", gpus=GPUS, checkpoint="snapshot")
+    evict(story, "job")
+    node(story, "n1")  # its agent is trying CRIU, so nothing is known of its CPU
+    if elsewhere:
+        node(story, "n2", offer())
+        story.drain("n1")
+    save(story, "job")
+    node(story, "n1", offer())
+    task = story.job("job").tasks[0]
+    assert why_not_restored(story.state, story.job("job")) == why
+    assert story.state.nodes[task.node].name == ("n2" if elsewhere else "n1")
+    story.holds()
 
 
 def test_on_its_own_node_no_shared_folder_is_needed() -> None:

@@ -181,6 +181,8 @@ def _why_not_there(snapshot: StoredSnapshot, node: Node) -> NotRestored:
     offers = [offer for offer in node.snapshots if offer.driver == snapshot.driver and not offer.why_not]
     if not offers:
         return "no-driver"
+    if same and not snapshot.cpu:
+        return ""  # its agent had started again, and had said nothing of its CPU yet
     return "" if any(offer.cpu == snapshot.cpu for offer in offers) else "other-cpu"
 
 
