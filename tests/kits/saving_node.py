@@ -1,6 +1,7 @@
 """One machine with CRIU and a whole agent, which can die and come back: its tasks are saved and restored."""
 
 import asyncio
+import glob
 import sys
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,9 @@ class World:
         return path.read_text() if path.exists() else ""
 
     def images(self) -> list[Path]:
-        return sorted(self.checkpoints.glob(f"{SNAPSHOTS}/job/attempt-*/snapshot.*"))
+        # Not pathlib's, which fails where the agent removes a folder meanwhile.
+        found = glob.glob(f"{SNAPSHOTS}/job/attempt-*/snapshot.*", root_dir=self.checkpoints)  # noqa: PTH207
+        return sorted(self.checkpoints / each for each in found)
 
     def go(self) -> None:
         (self.folder / "work/go").touch()
