@@ -132,7 +132,7 @@ class Reactions:
         if not silent:
             return
         each = [
-            f"{node.name} since {time_text(now - duration)}, with {count_text(node.allocated.slots, 'task')}"
+            f"{node.name} since {time_text(now - duration)[:19]}, with {count_text(node.allocated.slots, 'task')}"
             for node, duration in silent[:MAX_NAMED]
         ]
         more = f" and {len(silent) - MAX_NAMED} more" if len(silent) > MAX_NAMED else ""
