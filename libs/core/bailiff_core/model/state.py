@@ -714,6 +714,7 @@ class PoolState:
         epochs: The first seq of each epoch.
         accepted_truncation: The highest (epoch, seq) whose loss an operator accepted.
         truncation_unreconciled: Tasks may run that the truncated log does not have.
+        topic_ids: Kafka's ids of the topics that `inputs` has positions of.
         proposals: Proposals of the current batch, by the seq of the request.
         draining: Nodes being drained, in the order of the requests.
         silent_nodes: Nodes that fell silent while too many others did; none of them is declared lost.
