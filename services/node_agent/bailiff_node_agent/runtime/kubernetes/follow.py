@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from bailiff_kubernetes import ApiError, Object, TooManyRequests, Unreachable, task_hash
+from bailiff_kubernetes import Object, TooManyRequests, Unreachable, task_hash
 from bailiff_kubernetes.resources import PODS, uid_of
 from bailiff_node_agent.runtime.host_processes import looking
 from bailiff_node_agent.runtime.port import Exit, Running, TaskKey
@@ -312,8 +312,9 @@ class PodFollower:
         await self._stop_serving()
         if not self._node.reaches_node:
             return
-        with contextlib.suppress(ApiError):
-            await self._follower().copy(follow=False)
+        problem = await self._follower().finish()
+        if problem is not None:
+            logger().warning("the end of a task's log is missing", task=str(self.order.key), why=str(problem) or "no answer")
 
     def _exit(self, code: int, *, error: str | None = None, supervisor_lost: bool = False) -> Exit:
         running = self._node.files.running(self.order)

@@ -7,6 +7,8 @@ from bailiff_kubernetes import Api, ApiError, NotFound
 from bailiff_kubernetes.resources import PODS
 
 RETRY_S = 1.0
+PAUSES_S = (0.1, 0.3, 1.0, 3.0)
+"""Between the attempts to read the end of a log: while the server refuses or is away, the task's exit waits so long."""
 
 
 class LogFollower:
@@ -41,6 +43,21 @@ class LogFollower:
                 rest = b""
         if rest:
             self._append(rest + b"\n")
+
+    async def finish(self) -> ApiError | None:
+        """Append what is new after the container's end. Returns why that failed at each attempt."""
+        problem: ApiError | None = None
+        for pause in (*PAUSES_S, 0.0):
+            try:
+                await self.copy(follow=False)
+            except NotFound as gone:
+                return gone
+            except ApiError as refusal:
+                problem = refusal
+                await asyncio.sleep(pause)
+            else:
+                return None
+        return problem
 
     def _append(self, line: bytes) -> None:
         time, _, text = line.partition(b" ")
