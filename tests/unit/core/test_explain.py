@@ -448,3 +448,29 @@ def test_a_wait_for_the_restart_names_its_field_and_until_when(own: str, until: 
     assert unblocks.startswith(f"At 01-01 {until}, in ")
     assert unblocks.endswith("its back-off ends: then it is started by itself, as soon as it fits.")
     assert not says(sentences(story, "brittle"), "it fits, but")
+
+
+def test_alike_tasks_of_a_gang_are_one_sentence_and_what_differs_is_from_the_least_to_the_most() -> None:
+    story = play("node n1: 8 gpus; runs gang: 4 x 2 gpus; +1m; submit high: inference, 8 gpus; propose; begin gang")
+    for task, elapsed in enumerate((20, 30, 20, 40)):
+        play(f"stage gang noticed task={task} attached=true", story=story)
+        play(f"stage gang acknowledged task={task} step=6 elapsed={elapsed}ms", story=story)
+    for task in range(3):
+        play(f"stage gang term_sent task={task} stuck_in=acknowledged elapsed=120s", story=story)
+    how = explained(story, "gang")["How did the eviction proceed?"]
+    assert how == [
+        (
+            "Tasks 0-2 were notified at 01-01 00:01:00: notice acknowledged at step 6 20ms to 30ms later and "
+            "TERM sent (acknowledged but started no checkpoint) 2m later."
+        ),
+        "Task 3 was notified at 01-01 00:01:00: notice acknowledged at step 6 40ms later.",
+    ]
+
+
+def test_tasks_that_all_differ_are_counted_beyond_the_first_five() -> None:
+    story = play("node n1: 8 gpus; runs gang: 8 x 1 gpu; +1m; submit high: inference, 8 gpus; propose; begin gang")
+    for task in range(8):
+        play(f"stage gang noticed task={task} attached=true", story=story)
+        play(f"stage gang acknowledged task={task} step={task} elapsed=1s", story=story)
+    how = explained(story, "gang")["How did the eviction proceed?"]
+    assert (len(how), how[-1]) == (6, "Not listed: 3 more tasks.")

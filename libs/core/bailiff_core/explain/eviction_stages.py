@@ -1,12 +1,14 @@
-"""Course of one eviction, task by task: notice, checkpoint, signals, exit and release, with their times."""
+"""Course of one eviction, alike tasks together: notice, checkpoint, signals, exit and release, with their times."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from bailiff_core.humanize import MAX_NAMED, cost_text, count_text, duration_text, exit_value, memory_text
+from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.snapshot_offer import NotRestored
 from bailiff_core.records import Record, decisions, facts
 
-from .sentences import Sentence, clock, listed, seqs_of
+from .sentences import Sentence, clock, listed, seqs_of, tasks_text
 
 STAGES: dict[facts.EvictionStage, str] = {
     "noticed": "notice delivered",
@@ -55,12 +57,22 @@ STUCK: dict[facts.EvictionStage, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A part of a stage in which alike tasks may differ."""
+
+    value: int
+    text: Callable[[int], str]
+
+
+Step = tuple[str | Amount, ...]
+"""One stage of a task's eviction, as text in parts."""
 CONTINUES = (facts.TaskResumed, facts.TaskRestored, facts.TaskRestoreFailed, facts.TaskStarted)
 """Say where the task goes on after its eviction."""
 
 
 def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
-    """One sentence for each of the first notified tasks: the stages of its eviction, and at which step it resumed."""
+    """One sentence for each of the first groups of alike tasks: the stages of their eviction, and at which step they resumed."""
     by_task: dict[int, list[Record]] = {}
     resumed: set[int] = set()
     shortened: list[Record] = []
@@ -84,21 +96,49 @@ def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
             by_task[data.task].append(record)
             resumed.add(data.task)
     yield from (_shortened(record, data) for record in shortened if isinstance(data := record.data, decisions.GraceShortened))
-    for task, records in list(by_task.items())[:MAX_NAMED]:
-        notice = records[0]
-        steps: list[str] = []
-        latest = 0
-        for record in records[1:]:  # the node's clock times the stages, and the log what follows: it never goes back
-            data = record.data
-            latest = max(latest, data.elapsed if isinstance(data, facts.EvictionStageReached) else record.time - notice.time)
-            steps += _stage_texts(record, latest, _attached(notice))
-            steps += [away] if isinstance(data, facts.TaskRestored) and (away := _away(records, data, latest)) else []
-        seqs = seqs_of(*(record.seq for record in records))
-        texts = listed(steps) if steps else "it is still running"
-        unattached = "" if _attached(notice) else ", without ever having subscribed to eviction notices"
-        yield Sentence(f"Task {task} was notified at {clock(notice.time)}{unattached}: {texts}.", seqs)
-    if len(by_task) > MAX_NAMED:
-        yield Sentence(f"Not listed: {count_text(len(by_task) - MAX_NAMED, 'more task')}.")
+    alike: dict[tuple[object, ...], dict[int, list[Step]]] = {}
+    for task, records in by_task.items():
+        steps = list(_steps(records))
+        same = tuple(part.text if isinstance(part, Amount) else part for step in steps for part in (*step, None))
+        alike.setdefault((_attached(records[0]), *same), {})[task] = steps
+    groups = list(alike.values())
+    for group in groups[:MAX_NAMED]:
+        yield _of_alike(group, [by_task[task] for task in group])
+    if more := sum(map(len, groups[MAX_NAMED:])):
+        yield Sentence(f"Not listed: {count_text(more, 'more task')}.")
+
+
+def _of_alike(group: dict[int, list[Step]], records: Sequence[Sequence[Record]]) -> Sentence:
+    """The course of tasks that took the same stages, with what differs from the least to the most."""
+    times = [of_task[0].time for of_task in records]
+    texts = ["".join(_together(parts) for parts in zip(*steps, strict=True)) for steps in zip(*group.values(), strict=True)]
+    subject = f"{tasks_text(ranges(group)).capitalize()} {'was' if len(group) == 1 else 'were'}"
+    still = f"{'it is' if len(group) == 1 else 'they are'} still running"
+    unattached = "" if _attached(records[0][0]) else ", without ever having subscribed to eviction notices"
+    course_text = listed(texts) if texts else still
+    seqs = seqs_of(*sorted(record.seq for of_task in records for record in of_task))
+    return Sentence(f"{subject} notified at {_from_to(min(times), max(times), clock)}{unattached}: {course_text}.", seqs)
+
+
+def _together(parts: Sequence[str | Amount]) -> str:
+    """The same part of alike tasks."""
+    first, values = parts[0], [part.value for part in parts if isinstance(part, Amount)]
+    return first if isinstance(first, str) else _from_to(min(values), max(values), first.text)
+
+
+def _from_to(least: int, most: int, text: Callable[[int], str]) -> str:
+    return text(least) if text(least) == text(most) else f"{text(least)} to {text(most)}"
+
+
+def _steps(records: Sequence[Record]) -> Iterator[Step]:
+    """The stages of one task after its notice, the first record."""
+    notice, latest = records[0], 0
+    for record in records[1:]:  # the node's clock times the stages, and the log what follows: it never goes back
+        data = record.data
+        latest = max(latest, data.elapsed if isinstance(data, facts.EvictionStageReached) else record.time - notice.time)
+        yield from _stage(record, Amount(latest, duration_text), _attached(notice))
+        if isinstance(data, facts.TaskRestored):
+            yield from _away(records, data, latest)
 
 
 def snapshot_text(stage: facts.Stage) -> str:
@@ -130,52 +170,54 @@ def _attached(notice: Record) -> bool:
     return data.attached
 
 
-def _stage_texts(record: Record, elapsed: int, attached: bool) -> Iterable[str]:
+def _stage(record: Record, elapsed: Amount, attached: bool) -> Iterable[Step]:
     match record.data:
         case facts.EvictionStageReached() as stage if stage.stage != "step_confirmed":
-            yield f"{STAGES[stage.stage]}{_facts(stage, attached)} {duration_text(elapsed)} later"
+            yield STAGES[stage.stage], *_facts(stage, attached), " ", elapsed, " later"
         case facts.TaskExited() as end:
             detail = f"{'by' if end.exit_code < 0 else 'with code'} {exit_value(end.exit_code)}"
             how = "with unobserved status" if end.unobserved else detail
-            yield f"exited {duration_text(elapsed)} later {how}"
+            yield "exited ", elapsed, f" later {how}"
         case facts.TaskReleased() as released:
             by = "verified free" if released.evidence == "node" else "free by the Kubernetes API's word alone"
             detail = f" ({count_text(len(released.after), 'GPU')} {by})" if released.after else ""
-            yield f"released its resources{detail} {duration_text(elapsed)} later"
+            yield f"released its resources{detail} ", elapsed, " later"
         case facts.TaskResumed() as resumption:
             lost = f", {count_text(resumption.steps_lost, 'step')} lost"
-            yield f"resumed at step {resumption.step} in attempt {resumption.attempt}{lost}"
+            yield (f"resumed at step {resumption.step} in attempt {resumption.attempt}{lost}",)
         case facts.TaskRestored() as restored:
             at = f"on {restored.node} in attempt {restored.attempt}"
-            yield f"restored from its snapshot {at} {duration_text(elapsed)} later, with no work lost"
+            yield f"restored from its snapshot {at} ", elapsed, " later, with no work lost"
         case facts.TaskRestoreFailed() as failed:
-            lost = cost_text(failed.lost_gpu_ms)
-            yield f"not restored in attempt {failed.attempt}, which loses {lost} of work: {failed.reason}"
+            work = Amount(failed.lost_gpu_ms, cost_text)
+            yield f"not restored in attempt {failed.attempt}, which loses ", work, f" of work: {failed.reason}"
         case facts.TaskStarted() as started if started.not_restored:
-            lost, why = cost_text(started.lost_gpu_ms), NOT_RESTORED[started.not_restored]
-            yield f"not restored on {started.node} in attempt {started.attempt}, which loses {lost} of work: {why}"
+            work, why = Amount(started.lost_gpu_ms, cost_text), NOT_RESTORED[started.not_restored]
+            yield f"not restored on {started.node} in attempt {started.attempt}, which loses ", work, f" of work: {why}"
 
 
-def _away(records: Iterable[Record], restored: facts.TaskRestored, elapsed: int) -> str:
-    """How long a task that its node saved was away, by what it spent the time on; empty: the stages are not on record.
+def _away(records: Iterable[Record], restored: facts.TaskRestored, elapsed: int) -> Iterable[Step]:
+    """How long a task that its node saved was away, by what it spent the time on; nothing: the stages are not on record.
 
     Args:
         elapsed: From its notice until it continued, µs.
     """
     at = {each.data.stage: each.data.elapsed for each in records if isinstance(each.data, facts.EvictionStageReached)}
     if "frozen" not in at or "stored" not in at:
-        return ""
+        return
     saving, restoring = at["stored"] - at["frozen"], restored.verified + restored.restored
     waiting = max(0, elapsed - at["stored"] - restoring)
-    parts = f"{duration_text(saving)} to be saved, {duration_text(waiting)} waiting, {duration_text(restoring)} to be restored"
-    return f"away for {duration_text(saving + waiting + restoring)} ({parts})"
+    away, saved, waited, continued = (
+        Amount(each, duration_text) for each in (saving + waiting + restoring, saving, waiting, restoring)
+    )
+    yield "away for ", away, " (", saved, " to be saved, ", waited, " waiting, ", continued, " to be restored)"
 
 
-def _facts(stage: facts.EvictionStageReached, attached: bool) -> str:
+def _facts(stage: facts.EvictionStageReached, attached: bool) -> Step:
     if stage.checkpoint is not None:
         not_agreed = "" if stage.checkpoint.agreed else " without its gang's agreement"
-        size, took = memory_text(stage.checkpoint.bytes), duration_text(stage.checkpoint.duration)
-        return f" at step {stage.checkpoint.step} ({size} in {took}){not_agreed}"
+        size, took = Amount(stage.checkpoint.bytes, memory_text), Amount(stage.checkpoint.duration, duration_text)
+        return f" at step {stage.checkpoint.step} (", size, " in ", took, f"){not_agreed}"
     if detail := snapshot_text(stage) or stuck_text(stage, attached):
-        return f" ({detail})"
-    return f" at step {stage.step}" if stage.step is not None else ""
+        return (f" ({detail})",)
+    return (f" at step {stage.step}" if stage.step is not None else "",)
