@@ -820,6 +820,20 @@ def test_modules_of_the_core_that_the_package_table_names_exist() -> None:
     assert gone == []
 
 
+def test_contributing_says_what_each_folder_of_tests_is() -> None:
+    listed = [
+        name
+        for first, *_ in rows(section(read("CONTRIBUTING.md"), "Where tests live"))
+        for name in re.findall(r"`tests/(\w+)`", first)
+    ]
+    there = {
+        path.name
+        for path in (ROOT / "tests").iterdir()
+        if any(each.suffix != ".pyc" for each in path.rglob("*") if each.is_file())
+    }
+    assert sorted(listed) == sorted(name for name in there if (ROOT / "tests" / name).is_dir())
+
+
 def test_the_attacks_that_were_tried_name_tests_that_exist() -> None:
     named = {
         path.as_posix(): re.findall(r"^\s*(?:async )?def test_(\w+)", path.read_text(), re.MULTILINE)
