@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from bailiff.cli.closed_pipe import until_its_reader_quits
 from bailiff.render.plain_text import harmless_output
 
 USAGE = """usage: kubectl bailiff queue [options of kubectl get]
@@ -49,6 +50,10 @@ class NotOfBailiff(Exception):
 
 def main() -> None:
     """The entry point of `kubectl-bailiff`."""
+    until_its_reader_quits(_run)
+
+
+def _run() -> None:
     arguments = sys.argv[1:]
     try:
         command = command_for(arguments)

@@ -22,6 +22,7 @@ from rich.rule import Rule
 
 from bailiff.audit import chain_report
 from bailiff.audit.replay import replay
+from bailiff.cli.closed_pipe import discard_output, until_its_reader_quits
 from bailiff.client.client import Client
 from bailiff.render.record_text.lines import lines
 from bailiff_bus.kafka import KafkaBus
@@ -213,6 +214,9 @@ def main() -> int:
         console.print(f"[red]The demo timed out[/]: {timeout}. The logs of the services are in {folder}")
         folder = Path()
         return 1
+    except BrokenPipeError:  # as in `make demo | head`
+        discard_output()
+        return 0
     except START_ERRORS as fault:
         console.print(f"[red]The demo did not start[/]: {escape(str(fault))}", soft_wrap=True)
         return 1
@@ -227,4 +231,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    until_its_reader_quits(lambda: sys.exit(main()))

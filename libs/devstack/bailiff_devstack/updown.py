@@ -4,12 +4,12 @@ import argparse
 import asyncio
 import contextlib
 import fcntl
-import os
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from bailiff.cli.closed_pipe import finish_without_reader
 from bailiff.client.client import Client
 from bailiff.client.errors import ClientError
 from bailiff.client.settings import read_key
@@ -291,19 +291,14 @@ def main() -> int:
     parser.add_argument("--secure", action="store_true")
     parser.add_argument("--quiet", action="store_true")
     parser.add_argument("--now", action="store_true", help="do not wait for jobs to save")
+    finish_without_reader()
     options = parser.parse_args()
     state = options.state.absolute()
     if options.what == "up":
         return up(state, options.gpus, secure=options.secure, quiet=options.quiet)
     if options.what == "down":
         return down(state, at_once=options.now)
-    try:
-        code = status(state)
-        sys.stdout.flush()
-    except BrokenPipeError:  # `make status | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush does not fail
-        return 0
-    return code
+    return status(state)
 
 
 if __name__ == "__main__":

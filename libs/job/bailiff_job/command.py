@@ -34,12 +34,23 @@ POLL_S = 0.005
 def main(arguments: list[str] | None = None) -> int:
     """The exit code: 0 for done or yes, 1 for no, 2 for an error, 85 for `yielding`."""
     logging.basicConfig(format="bailiff-job: %(message)s", level=logging.WARNING)
-    options = _parser().parse_args(arguments)
+    try:
+        options = _parser().parse_args(arguments)
+    finally:
+        _flush_help()
     try:
         return int(options.run(_Job(read_rank_env(os.environ.get("BAILIFF_CHECKPOINT_DIR"))), options))
     except (OSError, ValueError, CheckpointError) as problem:
         print(f"bailiff-job: {problem}", file=sys.stderr)
         return ERROR
+
+
+def _flush_help() -> None:
+    """Nobody may read it, as in `bailiff-job --help | true`: Python's last flush would say so."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,17 +19,18 @@ YOUNG_OBJECTS = 500_000  # modules and the state of a pool: many objects, all al
 
 def main() -> None:
     """The entry point of the `bailiff` command."""
+    from .closed_pipe import until_its_reader_quits
+
     if sys.argv[1:] in (["version"], ["--version"]):  # called often by scripts: skips the option parser
         from .version_line import version_text
 
-        print(version_text())
-        return
+        until_its_reader_quits(lambda: print(version_text()))
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # plugin discovery reads the metadata of every installed package
     from .root import main as run
 
     try:
-        run()
+        until_its_reader_quits(run)
     finally:
         gc.freeze()  # the interpreter would look for cycles among all objects again at its end, a fifth of a short command's time
 

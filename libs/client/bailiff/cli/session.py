@@ -24,6 +24,7 @@ from typer.core import TyperGroup
 from bailiff.client.errors import ClientError, ExitCode, as_client_error
 from bailiff.render.plain_text import plain, plain_cells
 
+from .closed_pipe import discard_output
 from .command_table import COMMANDS, familiar_hint
 
 if TYPE_CHECKING:
@@ -386,7 +387,7 @@ def guarded(call: Callable[[], ExitCode]) -> ExitCode:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush does not fail
+        discard_output()
         return ExitCode.DONE
     except (typer.Exit, typer.Abort):
         raise
