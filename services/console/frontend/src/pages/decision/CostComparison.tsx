@@ -22,7 +22,7 @@ export function CostComparison({ pool, response }: { pool: string; response: Dec
   const levels: Row[] = costLevels(costs);
   const names: Row = {
     name: "Victims",
-    values: [jobNames(victims), why.runner_up ?? []].map((jobs) => (jobs.length > 3 ? few(jobs) : jobs.length ? <JobLinks pool={pool} jobs={jobs} /> : <span class="soft">none found</span>)),
+    values: [jobNames(victims), why.runner_up ?? []].map((jobs) => <span class="compared-jobs">{jobs.length > 3 ? few(jobs) : jobs.length ? <JobLinks pool={pool} jobs={jobs} /> : <span class="soft">none found</span>}</span>),
     decides: false,
   };
   return (

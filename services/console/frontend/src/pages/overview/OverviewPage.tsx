@@ -125,7 +125,7 @@ function History({ pool, overview, busy, current }: { pool: string; overview: Ov
               { head: "Started", right: true, cell: (row) => row.started },
               { head: "Ended", right: true, cell: (row) => row.ended },
               { head: "Waited, mean", right: true, cell: (row) => waitedText(row.waited_mean_s) },
-              { head: "Waited, 95 %", right: true, cell: (row) => waitedText(row.waited_p95_s) },
+              { head: "Waited, 95\u00a0%", right: true, cell: (row) => waitedText(row.waited_p95_s) },
               { head: "Preempted", right: true, cell: (row) => row.preempted },
               { head: "Work lost", right: true, cell: (row) => lostText(row.lost_gpu_hours) },
             ]}

@@ -4,7 +4,7 @@ import type { Archive, EventLine, RecordItem } from "../../api";
 import { count, moment, sanitizeLine, typeTitle } from "../../lib";
 import type { LivePool } from "../../live";
 import { Button, Card, EmptyState, JobLink, Loading, RelativeTime } from "../../ui";
-import { archiveQuery, matches, mergeRows, NO_FILTER, type Filter } from "./recordRows";
+import { archiveQuery, matches, mergeRows, namesNode, NO_FILTER, type Filter } from "./recordRows";
 import { useRecords } from "./useRecords";
 
 const INITIAL_ROWS = 50;
@@ -78,7 +78,7 @@ function RecordRow({ pool, row, openRecord }: { pool: string; row: EventLine; op
       <span class="record-time number" title={moment(row.time)}><RelativeTime at={row.time} /></span>
       <span class="record-event">{typeTitle(row.event)}</span>
       <span class="clamped record-message" title={row.message}>
-        {row.job && <JobLink pool={pool} job={row.job} />} {row.node && <span class="mono">{row.node}</span>} <bdi>{sanitizeLine(row.message)}</bdi>
+        {row.job && <JobLink pool={pool} job={row.job} />} {row.node && !namesNode(row) && <span class="mono">{row.node}</span>} <bdi>{sanitizeLine(row.message)}</bdi>
       </span>
     </li>
   );

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { EventLine, RecordItem } from "../../api";
-import { archiveQuery, filterOf, fromRecord, matches, mergeRows, NO_FILTER, queryOf, recordsPath } from "./recordRows";
+import { archiveQuery, filterOf, fromRecord, matches, mergeRows, namesNode, NO_FILTER, queryOf, recordsPath } from "./recordRows";
 
 const record = (seq: number, type: string, data: Record<string, unknown>): RecordItem => ({ seq, time: "2026-01-01T00:00:00Z", type, pool: "pool-a", kind: "fact", cycle: 1, epoch: 1, job: null, actor: null, actor_verified: null, hash: "", data });
 const line = (seq: number, event: string, more: Partial<EventLine> = {}): EventLine => ({ seq, time: "2026-01-01T00:00:00Z", type: "JobPlaced", event, job: "a", project: "research", node: null, message: "told", ...more });
@@ -15,6 +15,12 @@ test("one row per record, newest first; live texts have precedence", () => {
 test("a record about several jobs is one row", () => {
   const [row] = mergeRows([line(7, "Preempted", { job: "a", message: "for c" }), line(7, "Preempted", { job: "b", message: "for c" })], [], 10);
   expect([row!.job, row!.message]).toEqual(["a", "for c; b: for c"]);
+});
+
+test("a row whose text names its node does not name it twice", () => {
+  const named = (node: string | null, message: string): boolean => namesNode(line(1, "Eviction", { node, message }));
+  expect([named("node-1", "notice delivered, on node-1, attempt 2"), named("n1", "→ n1 [0]")]).toEqual([true, true]);
+  expect([named("node-1", "on node-10"), named("node-1", "exit code 0"), named(null, "on node-1")]).toEqual([false, false, false]);
 });
 
 test("a row of the archive has its job, preemptor or node", () => {

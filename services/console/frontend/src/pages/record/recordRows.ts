@@ -68,3 +68,6 @@ export function archiveQuery(filter: Filter): string {
 
 /** part: which records of the log; filter: `archiveQuery`. */
 export const recordsPath = (pool: string, part: string, filter: string): string => archivePath(pool, `records?${part}${filter}`);
+
+/** Whether the text of the record says already on which node. */
+export const namesNode = ({ node, message }: EventLine): boolean => !!node && message.split(/[^\w.-]+/).includes(node);

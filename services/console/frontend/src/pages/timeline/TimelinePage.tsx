@@ -2,13 +2,13 @@ import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
-import { archivePath, get, useArchive, usePolling, type AllocationItem, type Eviction, type Page, type RecordDetails } from "../../api";
+import { archivePath, get, useArchive, usePolling, type AllocationItem, type Eviction, type Page, type RecordDetails, type RecordItem } from "../../api";
 import { betweenOf, betweenQuery, count, duration, moment, now, rangeLength, rangeOptions, usePageTitle } from "../../lib";
 import { PoolStatePending, useLive, type LivePool } from "../../live";
 import { COLOURS, groupsOf, projectNames } from "../../shared/colourGroups";
 import { Card, DataTable, decisionPath, EmptyState, JobLink, Loaded, projectPath, SegmentedControl, Select, SignButton, TimeRangePicker } from "../../ui";
 import { moveTo } from "./logSlider";
-import { moved, poolTimeline, zoomed, type PoolTimeline, type Span } from "./poolTimeline";
+import { moved, poolTimeline, recorded, zoomed, type PoolTimeline, type Span } from "./poolTimeline";
 import { ReplayPlayer, stepFrom, type Step } from "./ReplayPlayer";
 import { TimelinePicture } from "./TimelinePicture";
 import "./timeline.css";
@@ -45,7 +45,10 @@ function Timeline({ pool, live }: { pool: string; live: LivePool }) {
   const range = RANGES.find(([each]) => each === query.range)?.[0] ?? "10m";
   const own = betweenOf(query);
   const end = own ? now.peek() : now.value; // a range of the past needs no clock
-  const span: Span = own ? { from: Date.parse(own.from), to: Date.parse(own.to) } : { from: end - rangeLength(range), to: end };
+  const there = archive.state === "there";
+  const began = usePolling<Page<RecordItem>>(there ? pool : null, (signal) => get(archivePath(pool, "records?order=asc&limit=1"), signal), (value) => (value?.items.length ? null : REFRESH_MS));
+  const oldest = began.value?.items[0];
+  const span: Span = own ? { from: Date.parse(own.from), to: Date.parse(own.to) } : recorded({ from: end - rangeLength(range), to: end }, oldest ? Date.parse(oldest.time) : null);
   const head = live.seq.value;
   const at = query.at !== undefined && /^\d{1,15}$/.test(query.at) ? moveTo({ first: 0, head: Math.max(0, head) }, Number(query.at)) : null;
   const go = (changed: Record<string, string | null>): void => {
@@ -59,7 +62,6 @@ function Timeline({ pool, live }: { pool: string; live: LivePool }) {
   const first = Math.min(Math.max(0, Number(query.nodes) || 0), Math.max(0, names.length - 1));
   const nodes = names.slice(first, first + NODES_AT_ONCE);
   const some = names.length > NODES_AT_ONCE;
-  const there = archive.state === "there";
   const key = `${pool} ${some ? nodes.join() : ""} ${own ? `${own.from} ${own.to}` : range}`;
   const loaded = usePolling<Loaded>(there ? key : null, (signal) => load(pool, own ? span : { ...span, to: now.peek() }, some ? nodes : [], signal), () => REFRESH_MS);
   const last = useRef<Loaded | null>(null);

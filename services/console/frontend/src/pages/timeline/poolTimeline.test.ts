@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import type { AllocationItem, Eviction } from "../../api";
 import { moveTo, stepTo } from "./logSlider";
-import { moved, poolTimeline, zoomed } from "./poolTimeline";
+import { moved, poolTimeline, recorded, zoomed } from "./poolTimeline";
 
 const at = (seconds: number): string => new Date(seconds * 1000).toISOString();
 const held = (job: string, node: string, devices: number[], from: number, to: number | null, more: Partial<AllocationItem> = {}): AllocationItem => ({
@@ -57,6 +57,13 @@ test("zoom keeps the time under the pointer, and nothing moves beyond the end of
   expect(zoomed({ from: 0, to: 100_000 }, 2, 50_000, 100_000)).toEqual({ from: -100_000, to: 100_000 });
   expect(moved({ from: 0, to: 100 }, 0.5, 100)).toEqual({ from: 0, to: 100 });
   expect(moved({ from: 0, to: 100 }, -0.5, 100)).toEqual({ from: -50, to: 50 });
+});
+
+test("a range of a young pool begins with its first record", () => {
+  expect(recorded({ from: 0, to: 600_000 }, 480_000)).toEqual({ from: 480_000, to: 600_000 });
+  expect(recorded({ from: 0, to: 600_000 }, -5)).toEqual({ from: 0, to: 600_000 });
+  expect(recorded({ from: 0, to: 600_000 }, null)).toEqual({ from: 0, to: 600_000 });
+  expect(recorded({ from: 0, to: 600_000 }, 600_000)).toEqual({ from: 599_000, to: 600_000 });
 });
 
 test("the slider stays within the log", () => {

@@ -162,6 +162,9 @@ export interface Span {
 
 const SHORTEST_MS = 1_000;
 
+/** The span without what lies before the first record, in ms; null: it is not known. */
+export const recorded = ({ from, to }: Span, first: number | null): Span => ({ from: first === null ? from : Math.max(from, Math.min(first, to - SHORTEST_MS)), to });
+
 /** The span made longer (factor above 1) or shorter around a time, never beyond `end`. */
 export function zoomed({ from, to }: Span, factor: number, around: number, end: number): Span {
   const length = Math.max(SHORTEST_MS, (to - from) * factor);
