@@ -58,6 +58,7 @@ DATA: dict[str, dict[str, Any]] = {
     "JobPaused": {"request": REQUEST, "job": "train-7", "reason": "bad data"},
     "JobCheckpointRequested": {"request": REQUEST, "job": "train-7", "reason": "before the new script"},
     "JobCheckpointDue": {"job": "train-7", "attempt": 1},
+    "SnapshotExpired": {"job": "train-7", "attempt": 1, "lost_gpu_ms": 7_200_000},
     "JobResumed": {"request": REQUEST, "job": "train-7"},
     "JobMigrationRequested": {"request": REQUEST, "job": "train-7", "node": "gpu-02", "reason": "noise"},
     "NodeDrained": {"request": REQUEST, "node": "gpu-01", "mode": "fast", "deadline": 60 * SECOND, "reason": "new driver"},
@@ -232,6 +233,7 @@ JobEvictionRequested: eviction requested   train-7  noon
 JobPaused: job paused           train-7  bad data
 JobCheckpointRequested: save requested       train-7  by its nodes, while it runs: before the new script
 JobCheckpointDue: save due             train-7  its nodes save it while it runs
+SnapshotExpired: snapshot over        train-7  kept as long as the policy says: it begins anew, which loses 2.0 GPU-h of work
 JobResumed: job resumed          train-7  returns to the queue
 JobMigrationRequested: migration requested  train-7  to gpu-02: noise
 NodeDrained: node drained         gpu-01  no new placements, jobs are evicted now with the short grace, within 1m: new driver

@@ -360,7 +360,7 @@ def test_the_concepts_list_the_rules_in_their_order() -> None:
     assert listed == [rule.__name__ for rule, _ in decision_cycle.RULES]
 
 
-@pytest.mark.parametrize("name", [POLICY, "docs/concepts/semantics/protections.md"])
+@pytest.mark.parametrize("name", ["docs/reference/protections.md", "docs/concepts/semantics/protections.md"])
 def test_every_protection_is_named(name: str) -> None:
     text = read(name)
     assert not [rule.name for rule in protections.RULES if f"`{rule.name}`" not in text]
@@ -452,7 +452,7 @@ def default_in(text: str, like: Any) -> Any:
 
 
 def test_the_tables_of_the_policy_are_whole_and_true() -> None:
-    text = read(POLICY) + "".join(read(f"docs/reference/{page}.md") for page in ("claims", "job-rules", "limits"))
+    text = read(POLICY) + "".join(read(f"docs/reference/{page}.md") for page in ("protections", "claims", "job-rules", "limits"))
     listed = {row[0].strip("`"): row[1] for row in rows(text) if len(row) == 3}
     known = dict(policy_fields(Policy))
     assert listed.keys() == known.keys()

@@ -117,7 +117,7 @@ def capacity_of(node: Node, policy: Policy | None) -> int:
 def lost_work_of(state: PoolState, record: Record) -> tuple[Key, LostWork] | None:
     """The row of `lost_work` that this record gives. state: right after it."""
     data = record.data
-    if isinstance(data, facts.TaskStarted | facts.TaskRestoreFailed):
+    if isinstance(data, facts.TaskStarted | facts.TaskRestoreFailed | decisions.SnapshotExpired):
         return _lost_with_snapshot(state, data)
     if not isinstance(data, decisions.JobRequeued | decisions.JobShrunk | decisions.JobEnded):
         return None
@@ -129,13 +129,16 @@ def lost_work_of(state: PoolState, record: Record) -> tuple[Key, LostWork] | Non
     return (job.id, job.seq), LostWork(data.attempt, job.class_name, data.cause, data.outcome, stopped, loss.work, loss.restart)
 
 
-def _lost_with_snapshot(state: PoolState, data: facts.TaskStarted | facts.TaskRestoreFailed) -> tuple[Key, LostWork] | None:
-    """The work that only a snapshot had which could not be restored: the attempt that begins anew has lost it."""
+def _lost_with_snapshot(
+    state: PoolState, data: facts.TaskStarted | facts.TaskRestoreFailed | decisions.SnapshotExpired
+) -> tuple[Key, LostWork] | None:
+    """The work that only a snapshot had which could not be restored, or had expired."""
     if not data.lost_gpu_ms:
         return None
     job = state.jobs[data.job]
     gpus = allocated_gpu_milli(state, job, job.tasks)
-    return (job.id, job.seq), LostWork(data.attempt, job.class_name, "restore", "not-restored", gpus, data.lost_gpu_ms, 0)
+    outcome = "expired" if isinstance(data, decisions.SnapshotExpired) else "not-restored"
+    return (job.id, job.seq), LostWork(data.attempt, job.class_name, "restore", outcome, gpus, data.lost_gpu_ms, 0)
 
 
 @dataclass

@@ -1,5 +1,5 @@
-"""Snapshots that nobody needs: the nodes that have stored them are told to remove them, once a newer one is on record, and
-when their job ends, however it does.
+"""Snapshots that nobody needs: the nodes that have stored them are told to remove them, once a newer one is on record, when
+their job ends, however it does, and when it has not run for as long as the policy keeps them.
 
 What was stored is known from the records since this writer began; of before, the state has the newest of each job.
 """
@@ -11,7 +11,7 @@ from bailiff_bus.messages.commands import RemoveSnapshots, TaskSnapshot
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.records import Record
-from bailiff_core.records.decisions import JobEnded, JobRequeued
+from bailiff_core.records.decisions import JobEnded, JobRequeued, SnapshotExpired
 from bailiff_core.records.facts import EvictionStageReached, NodeJoined, SnapshotStageReached
 
 MOST_AT_ONCE = 500
@@ -43,7 +43,7 @@ class EndedSnapshots:
                 yield from self._replaced(state, job)
             case SnapshotStageReached(job=job) | JobRequeued(job=job):
                 yield from self._replaced(state, job)
-            case JobEnded(job=job):
+            case JobEnded(job=job) | SnapshotExpired(job=job):
                 for name, kept in self._stored.pop(job, ()):
                     self._due.setdefault(name, []).append(kept)
                     yield from self._commands(state, name)

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.kits.log_builder import Story
+from tests.kits.log_builder import MINUTE, Story, policy
 from tests.kits.story_script import play
 
 from bailiff_admission.ended_snapshots import EndedSnapshots
 from bailiff_bus.messages.commands import RemoveSnapshots
+from bailiff_core.model.policy import SnapshotRules
 from bailiff_core.records import facts
 
 GPUS = 8
@@ -46,6 +47,18 @@ def story() -> Story:
     joined(story, "n2")
     story.runs("job", gpus=GPUS, checkpoint="snapshot", max_failures=0)
     return story
+
+
+def test_once_the_policy_does_not_keep_it_any_more() -> None:
+    story = Story(rules=policy(snapshots=SnapshotRules(kept_for=MINUTE)))
+    joined(story, "n1")
+    story.runs("job", gpus=GPUS, checkpoint="snapshot")
+    ended, since = EndedSnapshots(), len(story.records)
+    saved(story, FIRST)
+    story.wait(2 * MINUTE)
+    assert told(observed(story, ended, since)) == [("n1", [FIRST])]
+    story.cancel("job")
+    assert told(observed(story, ended, len(story.records) - 2)) == []
 
 
 @pytest.mark.parametrize(("how", "outcome"), [("cancelled", "cancelled"), ("exits", "succeeded"), ("fails", "failed")])

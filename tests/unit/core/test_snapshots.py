@@ -19,7 +19,7 @@ from bailiff_core.explain.claims import claim_sentences
 from bailiff_core.fold import apply
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
-from bailiff_core.model.policy import SnapshotRules
+from bailiff_core.model.policy import Project, ProjectSnapshots, SnapshotRules
 from bailiff_core.model.snapshots import checkpointing, over_quota, why_not_restored
 from bailiff_core.model.state import PoolState
 from bailiff_core.model.work_lost import NO_LOSS, Loss, loss_now
@@ -606,9 +606,9 @@ def report(story: Story, name: str, task: int = 0, *, job: str = "job", seq: int
     return bool(found)
 
 
-def stored_running(story: Story, sha256: str = MANIFEST) -> None:
+def stored_running(story: Story, sha256: str = MANIFEST, job: str = "job") -> None:
     for name, fields in (("frozen", {}), ("dumped", {"bytes": 2**30}), ("stored", {"bytes": 2**30, "sha256": sha256})):
-        assert report(story, name, **fields)
+        assert report(story, name, job=job, **fields)
 
 
 def test_a_running_job_is_saved_on_request_and_only_what_came_after_it_is_lost_with_its_node(story: Story) -> None:
@@ -730,6 +730,69 @@ def test_a_snapshot_that_exceeds_the_quota_is_not_replaced(quota: int) -> None:
     story.cycle(facts.ClockAdvanced())
     assert (loss_now(story.state, story.job("job"), 1000 * GPUS).work == 0) == (quota >= 2**30)
     story.holds()
+
+
+def test_a_projects_own_quota_bounds_it_with_those_below_in_place_of_the_policys() -> None:
+    kept = ProjectSnapshots(quota=3 * 2**29)
+    projects = Project(name="org", snapshots=kept), *(Project(name=name, parent="org") for name in ("vision", "text"))
+    story = Story(rules=policy(snapshots=SnapshotRules(project_quota=2**40), projects=projects))
+    node(story, "n1", offer())
+    node(story, "n2", offer())
+    for name, project in (("see", "vision"), ("read", "text"), ("free", None)):
+        story.runs(name, gpus=1, checkpoint="snapshot", project=project)
+    for name in ("see", "read"):
+        assert not over_quota(story.state, story.job(name)), "1 GiB at most is held, and 1.5 GiB are for both"
+        order(story, name)
+        stored_running(story, job=name)
+    why = "the snapshots of project org hold 2GiB, and the policy keeps 1.5GiB (projects.org.snapshots.quota)"
+    for name in ("see", "read"):
+        assert over_quota(story.state, story.job(name)) == why
+    assert not over_quota(story.state, story.job("free")), "a job of no project has the policy's"
+    story.holds()
+
+
+KEPT = {
+    "by nobody's rule": (SnapshotRules(), ProjectSnapshots(), None),
+    "by the policy": (SnapshotRules(kept_for=30 * MINUTE), ProjectSnapshots(), 30),
+    "by its project": (SnapshotRules(kept_for=30 * MINUTE), ProjectSnapshots(kept_for=90 * MINUTE), 90),
+}
+
+
+@pytest.mark.parametrize("by", KEPT)
+def test_the_snapshot_of_a_job_that_does_not_run_is_kept_as_long_as_is_said(by: str) -> None:
+    general, own, minutes = KEPT[by]
+    story = Story(
+        rules=policy(snapshots=general, projects=(Project(name="org", snapshots=own), Project(name="vision", parent="org")))
+    )
+    node(story, "n1", offer())
+    story.runs("job", gpus=GPUS, checkpoint="snapshot", project="vision")
+    story.wait(120 * MINUTE)
+    order(story)
+    stored_running(story)
+    story.wait(120 * MINUTE)
+    assert [*story.decisions("SnapshotExpired")] == [], "it runs"
+    story.pause("job")
+    story.begin("job")
+    stage(story, "job", "noticed")
+    save(story, "job")
+    kept = story.job("job").snapshot
+    assert kept is not None
+    told = [each.text for each in claim_sentences(story.state, story.job("job")) if "snapshot" in each.text]
+    kept_until = {
+        30: "30m while it does not run (snapshots.kept_for)",
+        90: "1h30m while it does not run (projects.org.snapshots.kept_for)",
+    }
+    assert told == ([f"Its snapshot of attempt 1 is kept for another {kept_until[minutes]}."] if minutes else [])
+    story.wait((minutes or 600) * MINUTE - 1_000_000)
+    assert [*story.decisions("SnapshotExpired")] == []
+    story.wait(2_000_000)
+    over = [(each.job, each.attempt, each.lost_gpu_ms) for each in story.decisions("SnapshotExpired")]
+    assert over == ([("job", 1, kept.work_gpu_ms)] if minutes else [])
+    assert (story.job("job").snapshot is None) == bool(minutes)
+    story.holds()
+    assert accounted(story)[1:] == ([("restore", kept.work_gpu_ms)] if minutes else [])
+    story.resume("job")
+    assert (restore_of(story) is None) == bool(minutes), "it begins anew"
 
 
 def test_a_node_that_saves_nothing_is_named() -> None:

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bailiff_core.humanize import count_text, duration_text
-from bailiff_core.lifecycle import stale_grace
+from bailiff_core.lifecycle import snapshot_retention, stale_grace
 from bailiff_core.model.claims import believed, has_protective_labels
 from bailiff_core.model.grace import grace_of, granted_grace
 from bailiff_core.model.job_labels import has_labels
+from bailiff_core.model.job_rules import KEPT_FOR
 from bailiff_core.model.snapshots import BY_NODE, checkpointing, over_quota
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.queue.preemption_delay import delay_of
@@ -62,6 +63,11 @@ def claim_sentences(state: PoolState, job: Job) -> Iterator[Sentence]:
         yield Sentence(f"It claims {claim.field} {claim.claimed}, {granted}.", seqs)
     if checkpointing(state.rules, job) in BY_NODE and (why_not := over_quota(state, job)):
         yield Sentence(f"No node saves it when it is evicted: {why_not}.", seqs)
+    until = snapshot_retention.due(state, job)
+    if until is not None and job.snapshot is not None:
+        left, field = duration_text(max(0, until - state.now)), KEPT_FOR.of(state, job).field
+        text = f"Its snapshot of attempt {job.snapshot.attempt} is kept for another {left} while it does not run ({field})."
+        yield Sentence(text, seqs_of(job.snapshot.tasks[0].seq, state.policy_revision))
     if job.unkept:
         most, grace = state.rules.preemption.max_counted_loss, grace_of(state, job)
         graces = f"{duration_text(grace)} instead of {duration_text(granted_grace(state, job))}"

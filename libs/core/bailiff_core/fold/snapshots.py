@@ -25,6 +25,13 @@ def job_checkpoint_due(state: PoolState, decision: decisions.JobCheckpointDue) -
     _begin_saving(state, state.jobs[decision.job], at_interval=True)
 
 
+@folds(decisions.SnapshotExpired)
+def snapshot_expired(state: PoolState, decision: decisions.SnapshotExpired) -> None:
+    """Its next attempt starts as without one."""
+    set_snapshot(state, state.jobs[decision.job], None)
+    state.indices.changed_times[decision.job] = None
+
+
 def _begin_saving(state: PoolState, job: Job, *, at_interval: bool) -> None:
     job.saving_seq, job.saving_since, job.saving_at_interval = state.seq, state.now, at_interval
     for task in job.tasks:

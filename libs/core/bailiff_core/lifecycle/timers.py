@@ -11,7 +11,7 @@ from bailiff_core.model.sorted_jobs import Key, SortedJobs
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.queue import ageing, preemption_delay, schedule_timeout, share_turn
 
-from . import idle_since, snapshot_interval, stale_grace
+from . import idle_since, snapshot_interval, snapshot_retention, stale_grace
 
 
 def _backoff_end(state: PoolState, job: Job) -> int | None:  # noqa: ARG001
@@ -35,6 +35,7 @@ DUE: dict[str, Callable[[PoolState, Job], int | None]] = {
     preemption_delay.NAME: preemption_delay.due,
     idle_since.NAME: idle_since.due,
     snapshot_interval.NAME: snapshot_interval.due,
+    snapshot_retention.NAME: snapshot_retention.due,
     share_turn.NAME: share_turn.due,
     "backoff": _backoff_end,
     "next-request": _next_request,

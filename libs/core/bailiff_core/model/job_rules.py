@@ -95,6 +95,12 @@ GRACE: JobRule[int] = JobRule("grace", "eviction.grace", lambda entry: entry.gra
 KILL_AFTER: JobRule[int | None] = JobRule(
     "kill_after", "eviction.kill_after", lambda entry: entry.kill_after, lambda policy: policy.eviction.kill_after
 )
+KEPT_FOR: JobRule[int | None] = JobRule(
+    "snapshots.kept_for",
+    "snapshots.kept_for",
+    lambda entry: entry.snapshots.kept_for if isinstance(entry, Project) else None,
+    lambda policy: policy.snapshots.kept_for,
+)
 
 
 def project_cooldown(state: PoolState, project: str) -> Stated[int]:

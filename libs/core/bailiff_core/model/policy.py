@@ -136,6 +136,21 @@ class PriorityClass(Document):
     cooldown: ClassCooldown = ClassCooldown.model_construct()
 
 
+ByteQuota = Annotated[Integer, BeforeValidator(parse_bytes_with_unit), Field(ge=2**20)]
+
+
+class ProjectSnapshots(Document):
+    """A project's own rules of what is kept of snapshots; omitted: those of the project above it, else the policy's.
+
+    Attributes:
+        quota: Bytes of the snapshots of its jobs and those of projects below it.
+        kept_for: As `snapshots.kept_for` of the policy, for its jobs and those of projects below it.
+    """
+
+    quota: ByteQuota | None = None
+    kept_for: Annotated[Duration, Field(ge=1)] | None = None
+
+
 class Project(Document):
     """A project in the tree of projects. Age order is `created`, then name.
 
@@ -164,6 +179,7 @@ class Project(Document):
     min_runtime: MinRuntime = MinRuntime.model_construct()
     eviction_cap: EvictionCap | None = None
     cooldown: ProjectCooldown = ProjectCooldown.model_construct()
+    snapshots: ProjectSnapshots = ProjectSnapshots.model_construct()
     description: Annotated[Text, Field(max_length=1000)] = ""
     admins: Annotated[Names, PRIVATE] = ()
     submitters: Annotated[Names | None, PRIVATE] = None
@@ -171,9 +187,9 @@ class Project(Document):
 
     @property
     def states_rules(self) -> bool:
-        """Whether it states any of the rules of `job_rules.py`."""
-        rules = self.grace, self.kill_after, self.min_runtime, self.eviction_cap, self.cooldown
-        return rules != (None, None, MinRuntime(), None, ProjectCooldown())
+        """Whether it states any of the rules of `job_rules.py`, or of its snapshots."""
+        rules = self.grace, self.kill_after, self.min_runtime, self.eviction_cap, self.cooldown, self.snapshots
+        return rules != (None, None, MinRuntime(), None, ProjectCooldown(), ProjectSnapshots())
 
 
 class Topology(Document):
@@ -396,12 +412,16 @@ class SnapshotRules(Document):
     Attributes:
         min_interval: The shortest interval; a shorter one of a job counts as this.
         at_once: The most jobs that are being saved at a time; the others wait.
-        project_quota: Once the snapshots of a project's jobs hold as many bytes, no node saves another one of it; null: no bound.
+        project_quota: Once the snapshots of a project's own jobs hold as many bytes, no node saves another one of it; null: no
+            bound. Of each project that states no quota of its own.
+        kept_for: How long the snapshot of a job is kept that does not run; null: until the job ends. One that is paused or
+            waits for longer begins anew.
     """
 
     min_interval: Duration = 600_000_000
     at_once: Annotated[Integer, Field(ge=0, le=1000)] = 2
-    project_quota: Annotated[Integer, BeforeValidator(parse_bytes_with_unit), Field(ge=2**20)] | None = None
+    project_quota: ByteQuota | None = None
+    kept_for: Annotated[Duration, Field(ge=1)] | None = None
 
 
 class KubernetesRules(Document):

@@ -13,6 +13,7 @@ from .evictions import ActiveEviction
 from .grace import grace_of
 from .job_spec import ADDED_LABELS
 from .policy import Policy
+from .project_tree import tree_of
 from .snapshot_offer import NotRestored, SnapshotOffer
 from .state import Job, JobSnapshot, Node, PoolState, StoredSnapshot, Task
 
@@ -81,12 +82,25 @@ def why_not_saved(state: PoolState, job: Job) -> str:
 
 def over_quota(state: PoolState, job: Job) -> str:
     """Returns why no other snapshot of the job may be kept; empty: one may. The one that it has would be replaced."""
-    quota = state.rules.snapshots.project_quota
-    if quota is None or snapshot_bytes(state)[job.project] + (job.snapshot is None) <= quota:
+    general, counts, tree = state.rules.snapshots.project_quota, snapshot_bytes(state), tree_of(state)
+    if general is None and not tree.stating:
         return ""
-    whose = f"project {job.project}" if job.project else "jobs without a project"
-    held = memory_text(snapshot_bytes(state)[job.project])
-    return f"the snapshots of {whose} hold {held}, and the policy keeps {memory_text(quota)} (snapshots.project_quota)"
+    path = tree.branches[job.project].path if job.project in tree.branches else ()
+    stated = {name: entry.snapshots.quota for name in path if (entry := tree.stating.get(name)) is not None}
+    for name, quota in stated.items():
+        held = sum(size for each, size in counts.items() if each in tree.branches and name in tree.branches[each].path)
+        if quota is not None and held + (job.snapshot is None) > quota:
+            return _exceeded(f"project {name}", held, quota, f"projects.{name}.snapshots.quota")
+    held = counts[job.project]
+    if general is None or stated.get(job.project) is not None or held + (job.snapshot is None) <= general:
+        return ""
+    return _exceeded(
+        f"project {job.project}" if job.project else "jobs without a project", held, general, "snapshots.project_quota"
+    )
+
+
+def _exceeded(whose: str, held: int, quota: int, field: str) -> str:
+    return f"the snapshots of {whose} hold {memory_text(held)}, and the policy keeps {memory_text(quota)} ({field})"
 
 
 def snapshot_bytes(state: PoolState) -> Counter[str]:

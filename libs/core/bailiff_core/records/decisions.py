@@ -273,6 +273,19 @@ class JobCheckpointDue(Decision):
     attempt: Count
 
 
+class SnapshotExpired(Decision):
+    """The job has not run for as long as the policy keeps its snapshot: it is removed, and the job begins anew.
+
+    Attributes:
+        attempt: Of which the snapshot is.
+        lost_gpu_ms: The work that only the snapshot had, GPU-ms.
+    """
+
+    job: JobName
+    attempt: Count
+    lost_gpu_ms: Count
+
+
 class DrainDeadlineReached(Decision):
     """The deadline of a graceful drain has passed: tasks still on the node are evicted now."""
 

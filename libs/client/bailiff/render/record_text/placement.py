@@ -133,6 +133,12 @@ def _job_checkpoint_due(decision: decisions.JobCheckpointDue, _state: PoolState)
     return Statement("save due", decision.job, "its nodes save it while it runs", "quiet")
 
 
+@describes(decisions.SnapshotExpired, event="SnapshotExpired")
+def _snapshot_expired(decision: decisions.SnapshotExpired, _state: PoolState) -> Statement:
+    lost = f", which loses {cost_text(decision.lost_gpu_ms)} of work" if decision.lost_gpu_ms else ""
+    return Statement("snapshot over", decision.job, f"kept as long as the policy says: it begins anew{lost}", "warn")
+
+
 def _requeued_word(_record: Record, decision: decisions.JobRequeued, _state: PoolState) -> str:
     return "Shrunk" if decision.without else "Requeued"
 
