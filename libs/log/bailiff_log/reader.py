@@ -15,6 +15,8 @@ from .log_signatures import DeferredSignatureCheck, InvalidSignature, LogSignatu
 
 MAX_LATEST_ORPHANS = 20
 READ_WAIT = 0.5
+HEAD_VERIFIED_EVERY = 64
+"""Before the end that is known, the first of so many reads in a row that find orphans only reads the head again."""
 
 
 @dataclass(slots=True)  # immutable by convention: created for every record, see `Wire`
@@ -70,6 +72,7 @@ class AuditReader:
         self._orphans_counted_to = offset
         self.head_offset: int | None = None
         self._reader: Reader | None = None
+        self._orphan_reads = 0
         self._woken = False
         self._check = LogSignatureCheck(pool)
 
@@ -87,8 +90,12 @@ class AuditReader:
         self._woken = False
         found = self.classify_all(messages)
         self.offset = reader.position(AUDIT.name, self.partition)
-        if all(isinstance(each, Orphan) for each in found) and found:
-            await self.verify_head()
+        if any(isinstance(each, Entry) for each in found):
+            self._orphan_reads = 0
+        elif found:
+            if self.offset >= self.known_end or self._orphan_reads % HEAD_VERIFIED_EVERY == 0:
+                await self.verify_head()
+            self._orphan_reads += 1
         return found
 
     async def verify_head(self) -> None:

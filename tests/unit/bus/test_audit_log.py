@@ -21,12 +21,12 @@ from tests.kits.memory_bus import (
     SendOutcome,
 )
 
-from bailiff_bus.port import BusUnavailable, Message, OffsetOutOfRange
+from bailiff_bus.port import READ_LIMIT, BusUnavailable, Message, OffsetOutOfRange
 from bailiff_bus.topics import AUDIT, AUDIT_LIMIT
 from bailiff_core.records import ChainHead, Record, Wire, encode
 from bailiff_core.records.facts import ClockAdvanced, InputsLost, PoolCreated, WriterStarted
 from bailiff_core.records.wire import UnreadableRecord
-from bailiff_log.reader import AuditReader, Entry
+from bailiff_log.reader import HEAD_VERIFIED_EVERY, AuditReader, Entry
 from bailiff_log.writer import AuditWriter, Committed, OutcomeUnknown, SteppedDown
 
 from .virtual_time import in_virtual_time, run
@@ -336,6 +336,29 @@ async def test_orphans_are_counted_once_and_the_latest_are_kept() -> None:
         await writing.reader.read_all()
         writing.reader.move(writing.writer.head, writing.writer.offset)
     assert len(writing.reader.latest_orphans) == 20
+
+
+@in_virtual_time
+async def test_a_log_full_of_orphans_is_read_without_its_head_again_and_again() -> None:
+    cluster = make_cluster()
+    writing = await written(cluster)
+    reads = 2 * HEAD_VERIFIED_EVERY + 1
+    for _ in range(reads * READ_LIMIT):
+        cluster.store(AUDIT.name, 1, None, (), b"junk")
+    reader, heads = AuditReader(cluster.client("r"), POOL, 1), 0
+    verify = reader.verify_head
+
+    async def counted() -> None:
+        nonlocal heads
+        heads += 1
+        await verify()
+
+    reader.verify_head = counted  # type: ignore[method-assign]
+    await reader.catch_up(writing.fold)
+    assert (reader.orphans, heads) == (reads * READ_LIMIT, 3), "the first of 64 reads, and the last"
+    cluster.store(AUDIT.name, 1, None, (), b"junk")
+    await reader.read()
+    assert heads == 4, "at its end each"
 
 
 @in_virtual_time
