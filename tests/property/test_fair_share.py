@@ -307,7 +307,7 @@ def test_turns_give_each_project_its_part_of_what_rounding_leaves_over() -> None
             )
             for name in names:
                 had[name] += found[name].share.gpu_milli
-            contest = cache[ROOT].contest
+            contest = cache[ROOT].contests.get(0)
             if contest is None:
                 assert all(found[name].share.gpu_milli >= 1000 for name in names)
                 break
@@ -325,6 +325,6 @@ def test_a_turn_passes_nothing_to_a_lower_priority() -> None:
     requested = {name: ResourceVector(1000) for name in "abc"}
     found = entitlements(tree, ResourceVector(1000), quotas_in_full(tree, ZERO, 1), requested, steps, cache)
     assert [found[name].share.gpu_milli for name in "abc"] == [1000, 0, 0]
-    assert cache[ROOT].contest == Contest(("b",), {"a": 0}, {"a": -500, "b": 500})
+    assert cache[ROOT].contests == {0: Contest(("b",), {"a": 0}, {"a": -500, "b": 500})}
     found = entitlements(tree, ResourceVector(1000), quotas_in_full(tree, ZERO, 1), requested, steps, None, {"a": -500, "b": 500})
     assert [found[name].share.gpu_milli for name in "abc"] == [0, 1000, 0]

@@ -60,4 +60,4 @@ def rows_of(state: PoolState, pool: int, seq: int, time: int) -> list[tuple[Any,
 
 
 def _listed(amounts: ResourceVector) -> list[int | None]:
-    return [None if amount == UNLIMITED else int(amount) for amount in amounts]
+    return [None if amount == UNLIMITED else int(amount) for amount in amounts[:3]]

@@ -18,7 +18,7 @@ from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.humanize import value_text
 from bailiff_core.model.document import SHORTEST_UNITLESS, parse_duration, parse_grace
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.references import class_faults, names_of, project_faults, tree_faults
+from bailiff_core.model.references import class_faults, group_faults, names_of, project_faults, tree_faults
 from bailiff_core.model.resource_vector import Bounds
 
 from .yaml_files import Place, line_of, read_yaml
@@ -26,7 +26,7 @@ from .yaml_files import Place, line_of, read_yaml
 Faults = list[tuple[Place, str]]
 SHOWN_FIELDS = ("pool", "seq", "scope", "policy")
 """Fields of `policy show -o yaml`."""
-ALSO_WRITTEN: Mapping[type[BaseModel], tuple[str, ...]] = {Bounds: ("gpus", "cpus", "memory")}
+ALSO_WRITTEN: Mapping[type[BaseModel], tuple[str, ...]] = {Bounds: ("gpus", "cpus", "memory", "models")}
 
 
 class InvalidPolicy(Exception):
@@ -72,7 +72,7 @@ def _bare_policy(value: object) -> tuple[Policy | None, Faults]:
 
 
 def reference_faults(value: object, projects: Iterable[str] = ()) -> Faults:
-    """Faults in names and references between classes, projects, topologies and budgets; of lists that are well-formed so far.
+    """Faults in names and references between classes, projects, GPU groups, topologies and budgets; of what is well-formed.
 
     projects: names of projects declared elsewhere.
     """
@@ -81,6 +81,8 @@ def reference_faults(value: object, projects: Iterable[str] = ()) -> Faults:
         found += class_faults([(each["name"], each.get("global_default") is True) for each in classes])
     for name in ("projects", "topologies"):
         found += tree_faults([(each["name"], each.get("parent")) for each in _named(value, name)], (name,))
+    if isinstance(value, dict):
+        found += _group_faults(value)
     protections = value.get("protections") if isinstance(value, dict) else None
     budgets = protections.get("budgets") if isinstance(protections, dict) else None
     if isinstance(value, dict) and isinstance(budgets, list):
@@ -88,6 +90,17 @@ def reference_faults(value: object, projects: Iterable[str] = ()) -> Faults:
         texts = [name if isinstance(name, str) else None for name in wanted]
         found += project_faults(texts, (*names_of(value.get("projects")), *projects), ("protections", "budgets"))
     return found
+
+
+def _group_faults(value: dict[str, Any]) -> Faults:
+    """Of groups of GPU models that are lists of texts; what quotas and limits name."""
+    groups = value.get("gpu_groups")
+    groups = groups if isinstance(groups, dict) else {}
+    lists = {str(name): models for name, models in groups.items() if isinstance(models, list)}
+    texts = {name: models for name, models in lists.items() if all(isinstance(model, str) for model in models)}
+    bounds = [each.get(kind) for each in _named(value, "projects") for kind in ("quota", "limit")]
+    named = [each.get(field) for each in bounds if isinstance(each, dict) for field in ("models", "by_model")]
+    return list(group_faults(texts, [str(name) for each in named if isinstance(each, dict) for name in each], ("gpu_groups",)))
 
 
 def _named(value: object, field: str) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ async def check(
     policy, capacity = read_policy(file, ExitCode.FOUND_WRONG), None
     if live:
         async with session.client() as client:
-            capacity = capacity_of((await client.projection(session.pool)).state)
+            capacity = capacity_of((await client.projection(session.pool)).state, policy)
     classes = [entry.name for entry in policy.priority_classes]
     findings = [*quota_findings(policy, capacity)]
     unstated = unstated_quotas(policy, capacity)

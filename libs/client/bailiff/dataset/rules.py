@@ -4,7 +4,7 @@ Which rule applies to a field, its type says (`bailiff_core.model.privacy`); a f
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -73,6 +73,26 @@ def _mig_weights(value: dict[str, int], _export: Export) -> dict[str, int]:
     return {_profile(key): weight for key, weight in value.items() if _profile(key)}
 
 
+def _by_model(value: dict[str, int], export: Export) -> dict[str, int]:
+    """By GPU model, group of models or MIG profile; the first of those with one name."""
+    found: dict[str, int] = {}
+    for key, amount in value.items():
+        found.setdefault(_profile(key) or export.names.model(key), amount)
+    return found
+
+
+def _gpu_groups(value: dict[str, Sequence[str]], export: Export) -> dict[str, tuple[str, ...]]:
+    """Groups are named as models are, and a model is in one group."""
+    found: dict[str, tuple[str, ...]] = {}
+    seen: dict[str, None] = {}
+    for name, models in value.items():
+        mine = [model for model in dict.fromkeys(map(export.names.model, models)) if model not in seen]
+        seen.update(dict.fromkeys(mine))
+        if mine:
+            found[export.names.model(name)] = tuple(mine)
+    return found
+
+
 def _island(value: str, export: Export) -> str:
     return export.names.name("island", value)
 
@@ -132,6 +152,8 @@ TREATMENTS: dict[str, Rule] = {
     "mig_profile": lambda value, _export: _profile(value),
     "mig_requested": lambda value, _export: _profile(value) or None,
     "mig_weights": _mig_weights,
+    "by_model": _by_model,
+    "gpu_groups": _gpu_groups,
     "island": _island,
     "island_used": _island_used,
     "labels": _labels,

@@ -36,11 +36,12 @@ def _compare(path: str, before: Any, after: Any, found: list[str]) -> None:
             if key not in after:
                 found.append(f"{inner}: removed")
             elif key not in before:
-                found.append(f"{inner}: new{_about(after[key])}")
+                about = f", {value_text('gpu_milli', after[key])}" if path.endswith(".by_model") else _about(after[key])
+                found.append(f"{inner}: new{about}")
             else:
                 _compare(inner, before[key], after[key], found)
     elif before != after:
-        name = path.rpartition(".")[2]
+        name = "gpu_milli" if ".by_model." in path else path.rpartition(".")[2]
         found.append(f"{path}: {value_text(name, before)} → {value_text(name, after)}")
 
 
@@ -59,7 +60,7 @@ def _about(entry: Any) -> str:
 def _short(name: str, value: Any) -> str:
     if not isinstance(value, dict):
         return value_text(name, value)
-    texts = [value_text(inner, each) for inner, each in value.items() if each is not None]
+    texts = [value_text(inner, each) for inner, each in value.items() if each not in (None, {})]
     return texts[0] if len(texts) > 1 and len(set(texts)) == 1 else " and ".join(texts)
 
 
@@ -80,6 +81,8 @@ def value_text(name: str, value: Any) -> str:
         )
     if isinstance(value, list):
         return ", ".join(value_text("", each) for each in value) or "none"
+    if isinstance(value, dict) and name == "by_model":
+        return ", ".join(f"{value_text('gpu_milli', each)} of {key}" for key, each in value.items())
     if isinstance(value, dict):
         return ", ".join(f"{key}={value_text('', each)}" for key, each in value.items()) or "none"
     return str(value)

@@ -59,8 +59,8 @@ def _identity(policy: Policy) -> Iterator[PolicyFinding]:
 def _projects(state: PoolState, policy: Policy) -> Iterator[PolicyFinding]:
     if not policy.projects:
         return
-    capacity = capacity_of(state)
-    if not any(project.quota.gpu_milli for project in policy.projects) and capacity[0]:
+    capacity = capacity_of(state, policy)
+    if not any(project.quota.gpu_milli or project.quota.by_model for project in policy.projects) and capacity[0]:
         yield PolicyFinding(
             "no project has a GPU quota: no project is entitled to GPUs", "set quotas: bailiff project update NAME --gpus 4"
         )
@@ -72,7 +72,7 @@ def _projects(state: PoolState, policy: Policy) -> Iterator[PolicyFinding]:
             "bailiff submit --project NAME",
         )
     for project in policy.projects:
-        if not project.quota.gpu_milli and project.over_quota_weight.gpu == 0:
+        if not (project.quota.gpu_milli or project.quota.by_model) and project.over_quota_weight.gpu == 0:
             text = f"project {project.name} has neither a GPU quota nor a weight: it is entitled to no GPUs"
             yield PolicyFinding(text, f"bailiff project update {project.name} --gpus 1, or --weight 1")
 

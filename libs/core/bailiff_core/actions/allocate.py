@@ -158,7 +158,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     outside: GangPlacement | NoFit | None = None
     if backfill is not None and backfill.known and has_uniform_tasks(unit):
         outside = backfill.find_place(unit, _budget(state))  # outside the head's reservation it is a placement in the pool, too
-        if isinstance(outside, GangPlacement):
+        if isinstance(outside, GangPlacement) and not snapshot.usage.by_place(unit.job):
             return outside  # what whole devices cost its project does not depend on the place
     place = find_within_bounds(snapshot, unit, _budget(state))
     if isinstance(place, str):

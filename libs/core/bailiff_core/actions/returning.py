@@ -85,7 +85,7 @@ class ReturningJobs:
             requests = dict(usage.requests)
             for job, again in self._pending():
                 for project in usage.tree.branches[usage.leaf_of(job)].path:
-                    asked = of_unit(again, usage.smallest)
+                    asked = of_unit(again, usage.asking)
                     requests[project] = requests.get(project, ZERO).plus(asked)
             self._shares = usage.entitlements_if(requests)
         return self._shares

@@ -3,6 +3,7 @@
 from bailiff_core.model.certificate import Certificate
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.project_tree import tree_of
+from bailiff_core.model.share_turn import parent_and_kind
 from bailiff_core.model.state import ENDED, Job, PoolState, RejectedInputs, RejectionCount, SeenRequest, ShareTurn
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
@@ -63,10 +64,11 @@ def _keep_turns(state: PoolState) -> None:
         below = [name for name in amounts if name in tree.branches and tree.branches[name].path[1] == parent]
         return {name: amounts[name] for name in below}
 
+    keys = {key: parent_and_kind(key) for key in state.share_turns}
     state.share_turns = {
-        parent: ShareTurn(turn.began, kept(turn.owed, parent), kept(turn.used, parent))
-        for parent, turn in state.share_turns.items()
-        if parent in tree.children
+        key: ShareTurn(turn.began, kept(turn.owed, keys[key][0]), kept(turn.used, keys[key][0]))
+        for key, turn in state.share_turns.items()
+        if keys[key][0] in tree.children and keys[key][1] in ("", *tree.kinds)
     }
 
 

@@ -1,11 +1,11 @@
 """Evicts what a policy applied with `enforce` would not have admitted."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.project_tree import project_text
-from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ResourceVector, resource_text
+from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector, resource_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, victim_units
 from bailiff_core.quota.usage import Usage
@@ -27,18 +27,20 @@ class Bound:
     maximum: ResourceVector
     used: Callable[[str], ResourceVector]
     preemptible_too: bool
+    resources: Sequence[str]
 
     def exceeded(self, resource: int) -> bool:
         """Whether the project uses more of the resource."""
-        return self.maximum[resource] != UNLIMITED and self.used(self.project)[resource] > self.maximum[resource]
+        most = self.maximum.bound(resource)
+        return most != UNLIMITED and self.used(self.project).amount(resource) > most
 
     def satisfied(self) -> bool:
         """Whether no resource is exceeded."""
-        return not any(self.exceeded(resource) for resource in range(len(RESOURCES)))
+        return not any(self.exceeded(resource) for resource in range(len(self.resources)))
 
     def violation(self) -> str:
         """The first resource that is exceeded, as a sentence."""
-        for at, resource in enumerate(RESOURCES):
+        for at, resource in enumerate(self.resources):
             if self.exceeded(at):
                 used, maximum = resource_text(at, self.used(self.project)[at]), resource_text(at, self.maximum[at], up=False)
                 return f"{project_text(self.project)} uses {used} of its {self.name} of {maximum} {resource}"
@@ -72,8 +74,10 @@ def enforcement(state: PoolState) -> Iterator[Decision]:
 
 def _bounds(usage: Usage) -> Iterator[Bound]:
     for name, branch in usage.tree.branches.items():
-        yield Bound(name, "limit", branch.limit, usage.allocated, True)
-        yield Bound(name, "quota for work that is not preemptible", branch.quota, usage.non_preemptible, False)
+        yield Bound(name, "limit", branch.limit, usage.allocated, True, usage.tree.resources)
+        yield Bound(
+            name, "quota for work that is not preemptible", branch.quota, usage.non_preemptible, False, usage.tree.resources
+        )
 
 
 def _drop_reservations(state: PoolState, usage: Usage, bounds: Iterable[Bound]) -> list[Job]:
@@ -85,7 +89,8 @@ def _drop_reservations(state: PoolState, usage: Usage, bounds: Iterable[Bound]) 
             inside = bound.project in usage.tree.branches[usage.leaf_of(job)].path
             if job.id in dropped or not inside or not (bound.preemptible_too or not job.preemptible):
                 continue
-            if any(bound.exceeded(at) and usage.reservation_usage(job)[at] > 0 for at in range(len(RESOURCES))):
+            reserved = usage.reservation_usage(job)
+            if any(bound.exceeded(at) and amount > 0 for at, amount in enumerate(reserved)):
                 usage.drop_reservation(job)
                 dropped[job.id] = job
     return [job for job in jobs if job.id in dropped]
@@ -107,14 +112,14 @@ def _evict(state: PoolState, usage: Usage, bounds: Iterable[Bound]) -> dict[str,
     for bound in bounds:
         inside = [job for job in jobs if bound.project in usage.tree.branches[usage.leaf_of(job)].path]
         units = {job.id: victim_units(job) for job in inside if bound.preemptible_too or not job.preemptible}
-        for resource in range(len(RESOURCES)):
+        for resource in range(len(bound.resources)):
             for name, parts in units.items():
                 taken = evicted.setdefault(name, [])
                 for end in range(len(taken) + 1, len(parts) + 1):
                     if not bound.exceeded(resource):
                         break
                     more = parts[len(taken) : end]
-                    if any(usage.allocated_to(part)[resource] > 0 for part in more):
+                    if any(usage.allocated_to(part).amount(resource) > 0 for part in more):
                         for part in more:
                             usage.evict(part)
                         taken += more

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from bailiff_core.fold.past_use import average_use, use_now
 from bailiff_core.model.project_tree import DIRECT, ROOT
+from bailiff_core.model.share_turn import parent_and_kind
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import whole_job
 from bailiff_core.queue import share_turn as rule
@@ -57,27 +58,33 @@ def _turns_by_use(state: PoolState, counted_since: int) -> Iterator[ShareTurnBeg
 def turns_for(state: PoolState, jobs: Sequence[Job]) -> Iterator[tuple[int, ShareTurnBegan]]:
     """The next turns for these pending jobs, where they are of projects without a GPU: when each is due, µs, and what it says.
 
-    With a half-life, where quotas shrink: nothing is used beyond them.
+    With a half-life, where quotas shrink, as nothing is used beyond them, and of kinds of GPU, for which past use does not count.
     """
     usage = current_usage(state)
-    for parent, contest in usage.contests.items():
-        if state.past_use is not None and not usage.quotas_shrink(parent):
+    for key, contest in usage.contests.items():
+        parent, model = parent_and_kind(key)
+        at = usage.tree.place_of(model)
+        if state.past_use is not None and not model and not usage.quotas_shrink(parent):
             continue
         waiting = [job for job in jobs if any(name in contest.without for name in usage.tree.branches[usage.leaf_of(job)].path)]
+        waiting = [job for job in waiting if usage.asks_for(job, at)]
         waited = min((due for job in waiting if (due := rule.due(state, job)) is not None), default=None)
         if waited is not None:
-            last = state.share_turns.get(parent)
+            last = state.share_turns.get(key)
             over = 0 if last is None else last.began + rule.TURN
             owed = tuple(ProjectGpus(project=_named(name), gpu_milli=amount) for name, amount in contest.owed.items())
-            kept = over if over > state.now else max(over, _kept_until(state, usage, contest))
-            yield max(waited, kept), ShareTurnBegan(parent=_named(parent), owed=owed)
+            kept = over if over > state.now else max(over, _kept_until(state, usage, contest, at))
+            yield max(waited, kept), ShareTurnBegan(parent=_named(parent), owed=owed, model=model)
 
 
-def _kept_until(state: PoolState, usage: Usage, contest: Contest) -> int:
-    """Until when whoever has a step that was left over has used it for the time of a turn, µs; at once if it does not use it."""
+def _kept_until(state: PoolState, usage: Usage, contest: Contest, at: int) -> int:
+    """Until when whoever has a step that was left over has used it for the time of a turn, µs; at once if it does not use it.
+
+    at: the place of what is divided, in a `ResourceVector`.
+    """
     found = []
     for name, floor in contest.floors.items():
-        used, until = usage.allocated(name).gpu_milli, 0
+        used, until = usage.allocated(name).amount(at), 0
         active = [
             job for job in map(state.jobs.__getitem__, state.active) if name in usage.tree.branches[usage.leaf_of(job)].path
         ]
@@ -85,7 +92,7 @@ def _kept_until(state: PoolState, usage: Usage, contest: Contest) -> int:
             if used <= floor:
                 break
             until = since + rule.TURN
-            used -= usage.allocated_to(whole_job(job)).gpu_milli
+            used -= usage.allocated_to(whole_job(job)).amount(at)
         found.append(until)
     return min(found)
 

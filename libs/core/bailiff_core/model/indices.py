@@ -5,9 +5,10 @@ an index reads these sets and clears them.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .resource_vector import ResourceVector
+from .resource_vector import Amount
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Indices:
     head_reservation: object | None = None
     assumed_evicted: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     infeasible: dict[str, str] = field(default_factory=dict, compare=False)
-    shrunk_quotas: dict[str, ResourceVector] = field(default_factory=dict, compare=False, repr=False)
+    shrunk_quotas: Mapping[str, tuple[Amount, ...]] = field(default_factory=dict, compare=False, repr=False)
     queued: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     changed_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     changed_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)

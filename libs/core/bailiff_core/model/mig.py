@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Protocol
 
+from .gpu_kinds import NO_KINDS, GpuKinds
 from .placement_ranges import bits
 from .policy import Policy
 from .resource_vector import Amount
@@ -48,6 +49,11 @@ def device_gpu_milli(device: Kind, weights: Mapping[str, int]) -> Amount:
     """Returns what the device counts as, in thousandths of a GPU."""
     profile = profile_of(device)
     return mig_gpu_milli(profile, weights) if profile else 1000
+
+
+def gpu_kinds_of(policy: Policy | None) -> GpuKinds:
+    """Returns the kinds of GPU that the policy's quotas and limits name."""
+    return NO_KINDS if policy is None else GpuKinds.of(policy.projects, policy.gpu_groups)
 
 
 def mig_weights_of(policy: Policy | None) -> Mapping[str, int]:

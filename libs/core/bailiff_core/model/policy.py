@@ -10,6 +10,7 @@ from .document import (
     Count,
     Document,
     Duration,
+    GpuModel,
     Integer,
     Label,
     Labels,
@@ -20,9 +21,10 @@ from .document import (
     parse_bytes_with_unit,
     sort_by_name,
 )
+from .gpu_kinds import names_of_kinds
 from .identity import IdentityRules, Names
 from .privacy import PRIVATE, Treatment, pseudonym
-from .references import class_faults, duplicate_faults, project_faults, tree_faults
+from .references import class_faults, duplicate_faults, group_faults, project_faults, tree_faults
 from .resource_vector import Bounds, Weights
 
 Action = Literal["allocate", "consolidate", "reclaim", "preempt"]
@@ -321,6 +323,8 @@ class NodeRules(Document):
     silent_share_percent: Annotated[Integer, Field(ge=1, le=100)] = 20
 
 
+GpuGroup = Annotated[tuple[GpuModel, ...], Field(min_length=1, max_length=64)]
+GpuGroups = Annotated[dict[Name, GpuGroup], Field(max_length=64), AfterValidator(sort_by_name), Treatment("gpu_groups")]
 MigWeight = Annotated[Integer, Field(ge=1, le=1000)]
 MigWeights = Annotated[dict[MigProfile, MigWeight], AfterValidator(sort_by_name), Treatment("mig_weights")]
 
@@ -444,6 +448,7 @@ class Policy(Document):
         unshared_checkpoints: Action at submission of a gang that needs several nodes which may not share a checkpoint directory:
             a warning to the owner, or refusal.
         placement: Default of the job field.
+        gpu_groups: Names for several GPU models of which quotas and limits count together.
         claims: What jobs may claim where their class and project say nothing. A record without it is of a time when every claim
             but that of a grace beyond the default was granted.
     """
@@ -462,6 +467,7 @@ class Policy(Document):
     max_rejections_per_minute: Count = 60
     limits: LimitRules = LimitRules.model_construct()
     projects: Annotated[tuple[Project, ...], Field(max_length=10_000)] = ()
+    gpu_groups: GpuGroups = Field(default_factory=dict)
     fairness: FairnessRules = FairnessRules.model_construct()
     topologies: Annotated[tuple[Topology, ...], Field(max_length=64)] = ()
     protections: Protections = Protections.model_construct()
@@ -479,6 +485,7 @@ class Policy(Document):
         faults += duplicate_faults([each.name for each in self.topologies], ("topologies",))
         known = (*(each.name for each in self.projects), *(info.context or {}).get("projects", ()))
         faults += project_faults([each.project for each in self.protections.budgets], known, ("protections", "budgets"))
+        faults += group_faults(self.gpu_groups, names_of_kinds(self.projects), ("gpu_groups",))
         if faults:
             raise ValueError("; ".join(f"{'.'.join(map(str, place))}: {text}" for place, text in faults))
         return self

@@ -8,8 +8,10 @@ children have the default settings.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from .gpu_kinds import FIRST, is_profile, names_of_kinds, resource_names
+from .mig import mig_gpu_milli
 from .policy import Claims, Project
-from .resource_vector import UNLIMITED, Amount, Bounds, ResourceVector, Weights
+from .resource_vector import FIELDS, UNLIMITED, Amount, Bounds, ResourceVector, Weights
 from .state import PoolState
 
 ROOT = ""
@@ -27,7 +29,8 @@ class Branch:
         path: The project and its ancestors up to the root.
         age: Rank by age; smaller is older.
         quota: As stated; -1 for CPU and memory of which it states none.
-        unstated: The resources of which it states no quota; of GPUs, its quota is then the sum of its children's.
+        unstated: The resources of which it states no quota; of GPUs, its quota is then the sum of its children's. One that states
+            GPUs by kind has the sum of them.
     """
 
     name: str
@@ -36,7 +39,7 @@ class Branch:
     quota: ResourceVector = NO_BOUNDS
     unstated: tuple[int, ...] = ()
     limit: ResourceVector = NO_BOUNDS
-    weights: tuple[int, int, int] = (1, 1, 1)
+    weights: tuple[int, ...] = (1, 1, 1)
     priority: int = 0
 
 
@@ -62,10 +65,13 @@ class Siblings:
 class ProjectTree:
     """Project tree with look-ups. sibling_groups: the children of each project that has any, parents first.
 
-    claims: what jobs may claim, of the projects that say something of it. stating: the projects with rules of their own."""
+    claims: what jobs may claim, of the projects that say something of it. stating: the projects with rules of their own.
+    kinds: the kinds of GPU of which one of them states a quota or a limit. resources: all resources, as sentences name them."""
 
     def __init__(self, projects: Sequence[Project] = ()) -> None:
         self.projects = projects
+        self.kinds = names_of_kinds(projects)
+        self.resources = resource_names(self.kinds)
         self.claims = {project.name: project.claims for project in projects if project.claims != Claims()}
         self.stating = {project.name: project for project in projects if project.states_rules}
         self.branches: dict[str, Branch] = {ROOT: Branch(ROOT, (ROOT,), 0)}
@@ -85,10 +91,14 @@ class ProjectTree:
             path = self.branches[parent].path
             implicit = Project.model_construct(name=parent + DIRECT, quota=NO_QUOTA)
             for age, project in [*found, (len(projects) + 1, implicit)]:
-                self.branches[project.name] = _branch(project, gpus.get(project.name, 0), path, age)
+                self.branches[project.name] = _branch(project, gpus.get(project.name, 0), path, age, self.kinds)
                 to_expand.append(project.name)
             self.children[parent] = (*[project.name for _, project in found], implicit.name)
             self.sibling_groups.append(self._siblings(parent))
+
+    def place_of(self, kind: str) -> int:
+        """Returns the place of a kind in a `ResourceVector`; that of all GPUs for the empty name."""
+        return FIRST + self.kinds.index(kind) if kind else 0
 
     def leaf_of(self, project: str) -> str:
         """Returns the leaf at which jobs of this project are counted."""
@@ -164,16 +174,19 @@ def project_text(project: str) -> str:
     return f"project {project}" if project else "the pool"
 
 
-def _branch(project: Project, gpus: Amount, above: tuple[str, ...], age: int) -> Branch:
-    quota, limit = (_amounts(bounds) for bounds in (project.quota, project.limit))
+def _branch(project: Project, gpus: Amount, above: tuple[str, ...], age: int, kinds: Sequence[str]) -> Branch:
+    quota, limit = (_amounts(bounds, kinds) for bounds in (project.quota, project.limit))
+    stated = [getattr(project.quota, name) for name in FIELDS] + [project.quota.by_model.get(kind) for kind in kinds]
+    if stated[0] is None and project.quota.by_model:
+        stated[0] = gpus
     return Branch(
         project.name,
         (project.name, *above),
         age,
-        quota._replace(gpu_milli=gpus),
-        tuple(at for at, name in enumerate(ResourceVector._fields) if getattr(project.quota, name) is None),
+        quota.with_gpus(gpus),
+        tuple(at for at, amount in enumerate(stated) if amount is None),
         limit,
-        _weights(project.over_quota_weight),
+        _weights(project.over_quota_weight, kinds),
         project.priority,
     )
 
@@ -183,12 +196,26 @@ def _gpu_quotas(projects: Sequence[Project]) -> dict[str, Amount]:
     children: dict[str, list[str]] = {}
     for project in projects:
         children.setdefault(project.parent or ROOT, []).append(project.name)
-    stated = {project.name: project.quota.gpu_milli for project in projects}
+    stated = {project.name: _stated_gpus(project.quota) for project in projects}
     found: dict[str, Amount] = {}
     for name in reversed(_parents_first(children)):
         own = stated[name]
         found[name] = sum_of_quotas([found[child] for child in children.get(name, ())]) if own is None else own
     return found
+
+
+def _stated_gpus(quota: Bounds) -> Amount | None:
+    """Those that it states, in all or by kind; a MIG device counts by its slices."""
+    if quota.gpu_milli is not None or not quota.by_model:
+        return quota.gpu_milli
+    return sum_of_quotas([gpus_of_kind(kind, amount) for kind, amount in quota.by_model.items()])
+
+
+def gpus_of_kind(kind: str, amount: Amount) -> Amount:
+    """So much of a kind in thousandths of a GPU, rounded down."""
+    if not is_profile(kind) or amount == UNLIMITED:
+        return amount
+    return amount * mig_gpu_milli(kind, {}) // 1000
 
 
 def sum_of_quotas(quotas: Sequence[Amount]) -> Amount:
@@ -203,12 +230,14 @@ def _parents_first(children: Mapping[str, Sequence[str]]) -> list[str]:
     return found
 
 
-def _amounts(bounds: Bounds) -> ResourceVector:
-    return ResourceVector(*(UNLIMITED if amount is None else amount for _, amount in bounds))
+def _amounts(bounds: Bounds, kinds: Sequence[str]) -> ResourceVector:
+    stated = (getattr(bounds, name) for name in FIELDS)
+    amounts = (UNLIMITED if amount is None else amount for amount in stated)
+    return ResourceVector(*amounts, *(bounds.by_model.get(kind, UNLIMITED) for kind in kinds))
 
 
-def _weights(weights: Weights) -> tuple[int, int, int]:
-    return weights.gpu, weights.cpu, weights.memory
+def _weights(weights: Weights, kinds: Sequence[str]) -> tuple[int, ...]:
+    return (weights.gpu, weights.cpu, weights.memory, *(weights.gpu for _ in kinds))
 
 
 def _columns(rows: Iterable[tuple[object, ...]]) -> tuple[tuple[int, ...], ...]:

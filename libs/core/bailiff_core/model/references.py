@@ -1,7 +1,7 @@
 """Faults in the names that documents give and refer to: duplicates, unknown names, cycles."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Place = tuple[int | str, ...]
@@ -45,6 +45,20 @@ def class_faults(classes: Sequence[tuple[str, bool]], place: Place = ("priority_
     if len(defaults) != 1:
         text = f"exactly one class must be the global default, found {', '.join(names[at] for at in defaults) or 'none'}"
         faults.append(Fault((*place, defaults[1], "global_default") if defaults else place, text))
+    return faults
+
+
+def group_faults(groups: Mapping[str, Sequence[str]], named: Sequence[str], place: Place) -> list[Fault]:
+    """A fault for each model that would be divided twice: in two groups, or in one and named by itself by quotas or limits."""
+    faults: list[Fault] = []
+    seen: dict[str, str] = {}
+    for name, models in groups.items():
+        for at, model in enumerate(models):
+            if model in seen:
+                faults.append(Fault((*place, name, at), f"{model!r} is in {seen[model]!r}, too: a model is in one group"))
+            elif model in named and model != name:
+                faults.append(Fault((*place, name, at), f"a quota or limit names {model!r} by itself: name the group there"))
+            seen.setdefault(model, name)
     return faults
 
 

@@ -13,12 +13,13 @@ under consolidate: what is only borrowed moves no job of a project that is entit
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from bailiff_core.model.gpu_kinds import FIRST
 from bailiff_core.model.policy import Action
 from bailiff_core.model.project_tree import are_several, projects_text
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, ResourceVector
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
-from bailiff_core.placement.equivalence_classes import KINDS, class_of
+from bailiff_core.placement.equivalence_classes import GPUS, KINDS, class_of
 from bailiff_core.quota.demand_vector import of_unit
 from bailiff_core.quota.usage import Usage
 from bailiff_core.scheduling_snapshot import current_usage
@@ -103,8 +104,11 @@ class VictimQuotas:
                     last[unit.job.id] = unit
 
         def may_be_last(unit: Unit, name: str) -> bool:
-            left = self._allocated.get(name, ZERO).minus(lost[name]).plus(self._usage.allocated_to(unit))
-            return _touches(_excess(left, bounds[name][0]), unit)
+            used = self._usage.allocated_to(unit)
+            excess = _excess(self._allocated.get(name, ZERO).minus(lost[name]).plus(used), bounds[name][0])
+            if len(used) > FIRST:  # of GPUs, those of the kinds that it holds
+                return any(excess[at] and used[at] > 0 for at in range(1, len(used)))
+            return _touches(excess[:FIRST], unit)
 
         def some_may_be_last(name: str) -> bool:
             for unit in last_units[name].values():
@@ -188,13 +192,14 @@ class _Bounds:
 
 
 def _excess(allocated: ResourceVector, quota: ResourceVector) -> Excess:
-    return tuple(bound != UNLIMITED and used > bound for used, bound in zip(allocated, quota, strict=True))
+    return tuple(bound != UNLIMITED and used > bound for used, bound in zip(allocated, quota, strict=False))
 
 
 def _touches(excess: Excess, unit: Unit) -> bool:
     """Whether the unit's job uses a resource of which its project exceeds the bound."""
     *_, kinds = class_of(unit.job)
-    return any(exceeds and kinds & kind for exceeds, kind in zip(excess, KINDS, strict=True))
+    all_kinds = (*KINDS, *(GPUS for _ in excess[len(KINDS) :]))  # perhaps it holds GPUs of that kind
+    return any(exceeds and kinds & kind for exceeds, kind in zip(excess, all_kinds, strict=True))
 
 
 def set_test(state: PoolState, action: Action, preemptor: Job, earlier: Sequence[Unit]) -> SetTest | None:  # noqa: ARG001

@@ -160,9 +160,9 @@ class Pass:
         bound = entitled.most
         return (
             not used.within(entitled.share),
-            any(quota != UNLIMITED and amount > quota for amount, quota in zip(with_unit, entitled.quota, strict=True)),
+            any(quota != UNLIMITED and amount > quota for amount, quota in zip(with_unit, entitled.quota, strict=False)),
             -branch.priority,
-            any(most == 0 and amount > 0 for amount, most in zip(with_unit, bound, strict=True)),
+            any(most == 0 and amount > 0 for amount, most in zip(with_unit, bound, strict=False)),
             self._dominant(with_unit, bound),
             self._dominant(used, bound),
             tuple((most == UNLIMITED, most) for most in bound),
@@ -174,7 +174,7 @@ class Pass:
         beyond = 0
         part: Amount = 0
         of: Amount = 1
-        for amount, most, total in zip(used, bound, self._usage.total, strict=True):
+        for amount, most, total in zip(used, bound, self._usage.total, strict=False):
             if amount > 0:
                 whole = total if most == UNLIMITED else most
                 none, whole = (0, whole) if whole else (1, total or 1)

@@ -30,4 +30,5 @@ def text(decision: ShareTurnBegan) -> str:
         )
     owed = [(project_text(each.project or above + DIRECT), each.gpu_milli) for each in decision.owed if each.gpu_milli > 0]
     names = ", ".join(f"{gpus_text(milli)} to {name}" for name, milli in owed)
-    return f"what rounding leaves over of the GPUs of {project_text(above)} goes in turn; owed: {names}"
+    kind = f"{decision.model} " if decision.model else ""
+    return f"what rounding leaves over of the {kind}GPUs of {project_text(above)} goes in turn; owed: {names}"

@@ -5,14 +5,15 @@ accepts the device. What an eviction that is stuck keeps does not count. A claim
 and would fit on the empty nodes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.gpu_kinds import NO_KINDS, GpuKinds
 from bailiff_core.model.gpu_shares import units_of
 from bailiff_core.model.mig import device_gpu_milli, profile_of
 from bailiff_core.model.placement_ranges import bits
-from bailiff_core.model.resource_vector import ZERO, Amount, ResourceVector
+from bailiff_core.model.resource_vector import ZERO, Amount, ResourceVector, shortened
 from bailiff_core.model.resources import subtract
 from bailiff_core.model.state import Job, Node, Resources
 from bailiff_core.model.units import next_unit
@@ -32,11 +33,21 @@ class Fit(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """Of the nodes that may host a task: how many such tasks fit on them, and the memory of the devices that it accepts."""
+    """Of the nodes that may host a task: how many such tasks fit on them, and the memory of the devices that it accepts.
+
+    Attributes:
+        models: Where the policy names kinds of GPU: the place of the kind and the model of these devices, each once, sorted.
+    """
 
     tasks: int
     smallest: int
     largest: int
+    models: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def kinds(self) -> tuple[int, ...]:
+        """The places of the kinds of these devices."""
+        return tuple(dict.fromkeys(at for at, _ in self.models))
 
 
 class Shape(NamedTuple):
@@ -53,16 +64,24 @@ class Shape(NamedTuple):
     slots: int
     shares: tuple[tuple[int, int], ...]
 
-    def resources(self, devices: int) -> ResourceVector:
+    def resources(self, devices: int, kinds: GpuKinds) -> ResourceVector:
         """Those of one such node, with these of its devices."""
         gpus = sum((milli for number, *_, milli in self.devices if devices >> number & 1), start=0)
-        return ResourceVector(gpus, self.cpu_milli, self.memory_bytes)
+        if not kinds:
+            return ResourceVector(gpus, self.cpu_milli, self.memory_bytes)
+        counted = [
+            (kinds.at(model, profile), 1000 if profile in kinds.profiles else milli)
+            for number, model, profile, _, milli in self.devices
+            if devices >> number & 1
+        ]
+        return shortened((gpus, self.cpu_milli, self.memory_bytes, *kinds.amounts(counted)))
 
 
 class CountedCapacity:
     """Capacity of the nodes that take tasks, by who could use it. Updated node by node and claimant by claimant."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: GpuKinds = NO_KINDS) -> None:
+        self.kinds = kinds
         self._shapes: dict[int, Shape] = {}
         self._nodes: dict[Shape, dict[int, Node]] = {}
         self._examples: dict[Shape, NodeResources] = {}
@@ -107,17 +126,20 @@ class CountedCapacity:
 
     def _accept(self, need: TaskRequirements) -> Accepted:
         tasks, smallest, largest = 0, 0, 0
+        models: dict[tuple[int, str], None] = {}
         for shape in self._nodes:
             fit = self._fit(need, shape)
             count = sum(1 for _ in self._hosts(need, shape)) if fit.tasks else 0
             if not count:
                 continue
             tasks += count * fit.tasks
-            for number, _, profile, units, _ in shape.devices:
+            for number, model, profile, units, _ in shape.devices:
+                if self.kinds and fit.devices >> number & 1:
+                    models[self.kinds.at(model, profile), model] = None
                 if fit.devices >> number & 1 and units > 1000 and not profile:
                     smallest = min(smallest or units, units)
                     largest = max(largest, units)
-        return Accepted(tasks, smallest // 1000 or NO_DEVICE, largest // 1000 or NO_DEVICE)
+        return Accepted(tasks, smallest // 1000 or NO_DEVICE, largest // 1000 or NO_DEVICE, tuple(sorted(models)))
 
     def _hosts(self, need: TaskRequirements, shape: Shape) -> Iterable[int]:
         """The nodes of this shape whose name and labels the task accepts."""
@@ -167,8 +189,8 @@ class CountedCapacity:
             total, gpus = ZERO, ZERO
             for shape, nodes in self._nodes.items():
                 for devices, count in self._claimed(shape, len(nodes)).items():
-                    total = total.plus(shape.resources(devices).times(count))
-                    gpus = gpus.plus(shape.resources(shape.mask).times(count))
+                    total = total.plus(shape.resources(devices, self.kinds).times(count))
+                    gpus = gpus.plus(shape.resources(shape.mask, NO_KINDS).times(count))
             self._counted = exact(total), exact(gpus).gpu_milli
         return self._counted
 
@@ -177,7 +199,7 @@ class CountedCapacity:
         """The capacity of all nodes that take tasks, whether anybody could use it or not."""
         found = ZERO
         for shape, nodes in self._nodes.items():
-            found = found.plus(shape.resources(shape.mask).times(len(nodes)))
+            found = found.plus(shape.resources(shape.mask, self.kinds).times(len(nodes)))
         return exact(found)
 
     def _claimed(self, shape: Shape, nodes: int) -> dict[int, int]:
@@ -249,13 +271,28 @@ class Needs(NamedTuple):
 
 
 class AcceptedSizes:
-    """The GPU memory by which requests in bytes are measured: the smallest, or the largest, that the task accepts."""
+    """The GPU memory by which requests in bytes are measured: the smallest, or the largest, that the task accepts.
 
-    def __init__(self, capacity: CountedCapacity, mig_weights: Mapping[str, int], *, largest: bool) -> None:
-        self._capacity, self._largest = capacity, largest
+    A task counts as of a kind of GPU if it accepts no other device, or (`any_kind`) as of each kind that it accepts.
+    """
+
+    def __init__(
+        self, capacity: CountedCapacity, mig_weights: Mapping[str, int], *, largest: bool, any_kind: bool = False
+    ) -> None:
+        self._capacity, self._largest, self._any_kind = capacity, largest, any_kind
         self.mig_weights = mig_weights
+        self.kinds = capacity.kinds
 
     def bytes_for(self, group: TaskGroup) -> int:
         """Bytes of memory of the device that is assumed for a task of the group."""
         found = self._capacity.accepted(TaskRequirements.of(group))
         return found.largest if self._largest else found.smallest
+
+    def kinds_for(self, group: TaskGroup) -> Sequence[int]:
+        """The places of the kinds as which a task of the group counts before it is placed."""
+        found = self.accepted_by(group).kinds
+        return found if self._any_kind or len(found) == 1 else ()
+
+    def accepted_by(self, group: TaskGroup) -> Accepted:
+        """What the nodes could host of such tasks, if they were empty."""
+        return self._capacity.accepted(TaskRequirements.of(group))

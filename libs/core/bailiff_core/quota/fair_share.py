@@ -79,24 +79,26 @@ class Division(NamedTuple):
     inputs: tuple[object, ...]
     names: Sequence[str]
     entitled: Sequence[Entitlement]
-    roundings: Sequence[Rounding]
+    roundings: Mapping[int, Sequence[Rounding]]
 
     @property
-    def contest(self) -> Contest | None:
-        """`None` where everybody has a step. What rounding owes is less the mean, so that it stays small."""
-        if not self.roundings:
-            return None
-        given = {place: amount for each in self.roundings for place, amount in each.given.items()}
+    def contests(self) -> dict[int, Contest]:
+        """Of GPUs (0), and of the kinds at these places, where somebody has no step."""
+        return {at: self._contest(at, roundings) for at, roundings in self.roundings.items() if roundings}
+
+    def _contest(self, at: int, roundings: Sequence[Rounding]) -> Contest:
+        """What rounding owes is less the mean, so that it stays small."""
+        given = {place: amount for each in roundings for place, amount in each.given.items()}
         owed = {  # rounded up, so that whoever lost anything gets it in the end
             place: -((given.get(place, 0) * each.weights - amount) // each.weights)
-            for each in self.roundings
+            for each in roundings
             for place, amount in each.due.items()
         }
         mean = sum(owed.values()) // len(owed)
         names = self.names
         return Contest(
-            tuple(names[place] for place in sorted(place for each in self.roundings for place in each.without)),
-            {names[place]: self.entitled[place].share.gpu_milli - given[place] for place in sorted(given)},
+            tuple(names[place] for place in sorted(place for each in roundings for place in each.without)),
+            {names[place]: self.entitled[place].share[at] - given[place] for place in sorted(given)},
             {names[place]: owed[place] - mean for place in sorted(owed)},
         )
 
@@ -146,6 +148,8 @@ def entitlements(
     cache: dict[str, Division] | None = None,
     owed: Mapping[str, int] = MappingProxyType({}),
     used: Mapping[str, int] = MappingProxyType({}),
+    steps_by_kind: Mapping[int, Steps] = MappingProxyType({}),
+    owed_by_kind: Mapping[int, Mapping[str, int]] = MappingProxyType({}),
 ) -> dict[str, Entitlement]:
     """What every project, and the root, is entitled to of `total`.
 
@@ -154,6 +158,8 @@ def entitlements(
         requested: Requested amounts by project, descendants included.
         owed: What rounding owes projects of earlier turns (`ShareTurn`), thousandths of a GPU.
         used: What they used beyond their quotas on average (`ShareTurn`), thousandths of a GPU.
+        steps_by_kind: By the place of each kind of GPU, in which steps of it each project can use its share.
+        owed_by_kind: Of each kind, what rounding owes projects.
         cache: The previous division of each project's share, for the same tree; reused where the inputs are equal.
     """
     cache = {} if cache is None else cache
@@ -165,7 +171,12 @@ def entitlements(
         owing = [owed.get(name, 0) for name in family.names] if owed else [0] * len(family.names)
         past = [in_proportion(PAST_COUNTS * used.get(name, 0), total) for name in family.names] if used else ()
         pasts = [column if any(column) else () for column in zip(*past, strict=True)] or UNUSED
-        inputs = (above, full, requests, [steps.of(name) for name in family.names], owing, pasts)
+        rounding = [([steps.of(name) for name in family.names], owing)]
+        for at, steps_of_kind in steps_by_kind.items():
+            owed_of_kind = owed_by_kind.get(at, {})
+            steps_there = [steps_of_kind.of(name) for name in family.names]
+            rounding.append((steps_there, [owed_of_kind.get(name, 0) for name in family.names]))
+        inputs = (above, full, requests, rounding, pasts)
         before = cache.get(family.parent)
         if before is None or before.inputs != inputs:
             before = cache[family.parent] = Division(inputs, family.names, *_divide(tree, family, *inputs))
@@ -175,7 +186,7 @@ def entitlements(
 
 def in_proportion(gpu_milli: int, total: ResourceVector) -> ResourceVector:
     """So many thousandths of GPUs, and the same part of the CPUs and the memory."""
-    cpu_milli, memory_bytes = (gpu_milli * amount // total.gpu_milli if total.gpu_milli else 0 for amount in total[1:])
+    cpu_milli, memory_bytes = (gpu_milli * amount // total.gpu_milli if total.gpu_milli else 0 for amount in total[1:3])
     return ResourceVector(gpu_milli, cpu_milli, memory_bytes)
 
 
@@ -185,28 +196,29 @@ def _divide(
     above: ResourceVector,
     full: Sequence[ResourceVector],
     requests: Sequence[ResourceVector],
-    gpu_steps: Sequence[Amount],
-    owed: Sequence[int],
+    by_gpus: Sequence[tuple[Sequence[Amount], Sequence[int]]],
     pasts: Sequence[Sequence[Amount]],
-) -> tuple[list[Entitlement], list[Rounding]]:
+) -> tuple[list[Entitlement], dict[int, list[Rounding]]]:
     """Divides what one project has among its children.
 
+    by_gpus: of GPUs, and of each kind of them, the steps of each child and what rounding owes it.
     pasts: by resource, what each used on average; all empty: it does not count.
     """
     ones, nothing = [1] * len(family.names), [0] * len(family.names)
-    roundings: list[Rounding] = []
+    of_gpus = {0: by_gpus[0], **dict(enumerate(by_gpus[1:], start=3))}
+    roundings: dict[int, list[Rounding]] = {at: [] for at in of_gpus}
     columns = [
         _divide_resource(
-            above[at],
+            above.amount(at),
             [quota[at] for quota in full],
-            [each[at] for each in requests],
+            [each.amount(at) for each in requests],
             family,
             at,
-            (ones, nothing) if at else (gpu_steps, owed),
-            pasts[at],
-            [] if at else roundings,
+            of_gpus.get(at, (ones, nothing)),
+            pasts[at] if at < 3 else (),
+            roundings.get(at, []),
         )
-        for at in range(3)
+        for at in range(2 + len(by_gpus))
     ]
     shares = zip(*(shares for shares, _ in columns), strict=True)
     in_force = zip(*(quotas for _, quotas in columns), strict=True)

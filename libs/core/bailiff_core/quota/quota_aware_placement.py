@@ -4,10 +4,13 @@ The best placement is tried first. If it exceeds a limit, larger devices are tri
 many tasks as fit are placed on the largest devices, then on the next smaller ones, which gives the lowest usage.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from bailiff_core.model.state import Job
+from bailiff_core.model.gpu_kinds import OTHER
+from bailiff_core.model.gpu_shares import devices_of
+from bailiff_core.model.policy import Action
+from bailiff_core.model.state import Device, Job, Node
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.placement.gang import GangPlacement, NoFit, TaskPlacement, place_unit
@@ -29,7 +32,7 @@ def place_within_bounds(
 ) -> GangPlacement | NoFit | str:
     """A placement, or why there is none, or the limit that every placement exceeds. A placement is allocated in the snapshot.
 
-    Units that request no MiB of a device are only placed: their limits are checked before.
+    Units that count alike on every device are only placed: their limits are checked before.
 
     Args:
         over: Returns the limit that a placement exceeds, as a sentence; default: limits and quotas.
@@ -38,12 +41,19 @@ def place_within_bounds(
     cluster = snapshot.cluster
     mark = cluster.mark()
     first = place_unit(cluster, unit, budget, reserve=reserve)
-    if isinstance(first, NoFit) or not by_bytes(unit.job):
+    if isinstance(first, NoFit) or not snapshot.usage.by_place(unit.job):
         return first
     violation = exceeded(first)
     if violation is None:
         return first
     cluster.rollback(mark)
+    for of_kind in of_each_kind(snapshot, unit):
+        found = place_unit(cluster, of_kind, budget, reserve=reserve)
+        if isinstance(found, GangPlacement) and exceeded(found) is None:
+            return found
+        cluster.rollback(mark)
+    if not by_bytes(unit.job):
+        return violation
     sizes = _sizes(cluster)
     for larger in _on_larger_devices(unit, sizes):
         found = place_unit(cluster, larger, budget, reserve=reserve)
@@ -65,11 +75,16 @@ def find_within_bounds(snapshot: ResourceSnapshot, unit: Unit, budget: StepBudge
     return found
 
 
-def by_measure(snapshot: ResourceSnapshot, unit: Unit) -> Iterator[Unit]:
+def by_measure(snapshot: ResourceSnapshot, unit: Unit, action: Action) -> Iterator[Unit]:
     """The unit, and where it requests bytes of a device: on larger devices only, as often as it counts as less there.
 
-    Whatever depends on what its projects would use is tried so: a smaller device that it would accept is no obstacle.
+    Whatever depends on what its projects would use is tried so: a smaller device that it would accept is no obstacle. A unit that
+    accepts several kinds of GPU reclaims those of one kind, as it is entitled to them by kind.
     """
+    of_kinds = of_each_kind(snapshot, unit) if action == "reclaim" else []
+    if of_kinds:
+        yield from of_kinds
+        return
     yield unit
     usage = snapshot.usage
     if not by_bytes(unit.job) or not snapshot.state.rules.projects:
@@ -82,11 +97,58 @@ def by_measure(snapshot: ResourceSnapshot, unit: Unit) -> Iterator[Unit]:
 
 
 def as_placed(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement) -> Unit:
-    """The unit, where it requests bytes of a device: on the nodes of this placement only, so that it is measured by them."""
+    """The unit, where it requests bytes of a device: on the nodes of this placement only, so that it is measured by them.
+
+    Where it accepts several kinds of GPU: of the models of this placement only.
+    """
+    nodes = snapshot.state.nodes
+    if mixes_kinds(snapshot, unit):
+        models = [device.model for task in place.tasks for device in _devices_at(nodes, task)]
+        unit = _of_models(snapshot, unit, dict.fromkeys(range(len(unit.job.demand.tasks)), models))
     if not by_bytes(unit.job) or not snapshot.state.rules.projects:
         return unit
-    nodes = snapshot.state.nodes
     return _only_on(unit, [nodes[number].name for number in dict.fromkeys(task.node for task in place.tasks) if number in nodes])
+
+
+def mixes_kinds(snapshot: ResourceSnapshot, unit: Unit) -> bool:
+    """Whether some task of the unit accepts several kinds of GPU that the policy names, so that only its place says which."""
+    return bool(_kinds_open(snapshot, unit))
+
+
+def _kinds_open(snapshot: ResourceSnapshot, unit: Unit) -> list[int]:
+    """The places of the kinds of which such tasks accept several."""
+    usage = snapshot.usage
+    if not usage.kinds or not snapshot.state.rules.projects:
+        return []
+    groups = [group for group in unit.job.demand.tasks if devices_of(group)]
+    several = [kinds for group in groups if len(kinds := usage.smallest.accepted_by(group).kinds) > 1]
+    return sorted(dict.fromkeys(at for kinds in several for at in kinds), key=lambda at: (at == OTHER, at))
+
+
+def of_each_kind(snapshot: ResourceSnapshot, unit: Unit) -> list[Unit]:
+    """A unit that accepts several kinds of GPU restricted to one of them, by kind, those of no named kind last; else nothing."""
+    usage = snapshot.usage
+    found = []
+    for kind in _kinds_open(snapshot, unit):
+        models = {group: usage.smallest.accepted_by(each).models for group, each in enumerate(unit.job.demand.tasks)}
+        of_kind = {group: [model for at, model in pairs if at == kind] for group, pairs in models.items()}
+        found.append(_of_models(snapshot, unit, of_kind))
+    return found
+
+
+def _devices_at(nodes: Mapping[int, Node], task: TaskPlacement) -> list[Device]:
+    node = nodes.get(task.node)
+    return [] if node is None else [device for device in node.devices if task.devices >> device.number & 1]
+
+
+def _of_models(snapshot: ResourceSnapshot, unit: Unit, models: Mapping[int, Sequence[str]]) -> Unit:
+    """The unit, with its tasks that accept several kinds of GPU restricted to these models. models: by number of the group."""
+    job, groups = unit.job, []
+    for number, group in enumerate(unit.job.demand.tasks):
+        several = devices_of(group) and len(snapshot.usage.smallest.accepted_by(group).kinds) > 1
+        allowed = tuple(dict.fromkeys(model for model in models[number] if not group.gpu_models or model in group.gpu_models))
+        groups.append(group.model_copy(update={"gpu_models": allowed}) if several and allowed else group)
+    return Unit(replace(job, demand=job.demand.model_copy(update={"tasks": tuple(groups)})), unit.indices, unit.core)
 
 
 def _on_larger_devices(unit: Unit, sizes: dict[str, int]) -> Iterator[Unit]:

@@ -3,20 +3,22 @@
 Every check uses the current snapshot, trials included, before the unit is placed in it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
+from bailiff_core.model.gpu_kinds import FIRST
 from bailiff_core.model.job_rules import project_cooldown
 from bailiff_core.model.policy import Action
 from bailiff_core.model.project_tree import NO_BOUNDS, ROOT, project_text
-from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ZERO, Amount, ResourceVector, resource_text
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector, resource_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.records.wire import time_text
 
 from .demand_vector import Scale, of_unit
-from .fair_share import NOTHING, Entitlements
+from .fair_share import NOTHING, Entitlement, Entitlements
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
 
@@ -46,7 +48,7 @@ def over_limit(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | No
         demand = demand or _min_demand(usage, unit, place)
         over = _exceeded_resource(usage.allocated(project), demand, limit)
         if over is not None:
-            return would_use(project, over, usage.allocated(project).plus(demand), limit, "limit")
+            return would_use(usage, project, over, usage.allocated(project).plus(demand), limit, "limit")
     return None
 
 
@@ -67,7 +69,9 @@ def over_quota(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | No
         quota = usage.entitlements[project].quota
         over = _exceeded_resource(usage.non_preemptible(project), demand, quota)
         if over is not None:
-            text = would_use(project, over, usage.non_preemptible(project).plus(demand), quota, "quota", NON_PREEMPTIBLE_SUFFIX)
+            text = would_use(
+                usage, project, over, usage.non_preemptible(project).plus(demand), quota, "quota", NON_PREEMPTIBLE_SUFFIX
+            )
             return text + shrunk_text(usage, project, over) + _unstated_text(usage, project, over)
     return None
 
@@ -80,27 +84,41 @@ def never_within_bounds(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
         branch = usage.tree.branches[project]
         over = _exceeded_resource(ZERO, demand, branch.limit)
         if over is not None:
-            return would_use(project, over, demand, branch.limit, "limit")
+            return would_use(usage, project, over, demand, branch.limit, "limit")
         over = None if unit.job.preemptible else _exceeded_resource(ZERO, demand, branch.quota)
         if over is not None:
-            return would_use(project, over, demand, branch.quota, "quota", NON_PREEMPTIBLE_SUFFIX)
+            return would_use(usage, project, over, demand, branch.quota, "quota", NON_PREEMPTIBLE_SUFFIX)
     return None
 
 
 def may_reclaim(snapshot: ResourceSnapshot, shares: Shares, unit: Unit, scale: Scale) -> str | None:
-    """Why the unit's project may not reclaim resources for it: it would exceed its fair share, its limit or its quota."""
+    """Why the unit's project may not reclaim resources for it: it would exceed its fair share, its limit or its quota.
+
+    Within its quota of the kinds of GPU that the unit asks for, what it uses of others does not matter.
+    """
     usage = snapshot.usage
     project = usage.leaf_of(unit.job)
-    share = shares.get(project, NOTHING).share
-    used = usage.allocated(project).plus(of_unit(unit, scale))
+    entitled = shares.get(project, NOTHING)
+    share, demand = entitled.share, of_unit(unit, scale)
+    used = usage.allocated(project).plus(demand)
     limit = usage.tree.branches[project].limit
-    for at in range(3):
-        if used[at] > share[at]:
-            limited = limit[at] != UNLIMITED and limit[at] <= share[at]  # no share is above it
-            if limited:
-                return would_use(project, at, used, limit, "limit")
-            return would_use(project, at, used, share, "fair share") + shrunk_text(usage, project, at)
+    for at in divided(usage, entitled, used, demand):
+        if used[at] > share.amount(at):
+            if UNLIMITED != limit.bound(at) <= share.amount(at):  # no share is above it
+                return would_use(usage, project, at, used, limit, "limit")
+            return would_use(usage, project, at, used, share, "fair share") + shrunk_text(usage, project, at)
     return over_quota(snapshot, unit)
+
+
+def divided(usage: Usage, entitled: Entitlement, used: ResourceVector, demand: ResourceVector) -> Iterable[int]:
+    """The resources in which a project that uses so much with this demand is measured by its shares.
+
+    Of kinds of GPU only those that it asks for. All GPUs are left out where it stays within its quota of these kinds and asks for
+    no others: of what it is entitled to by kind, it may have borrowed others meanwhile.
+    """
+    kinds = [at for at in range(FIRST, len(demand)) if demand[at]]
+    within = all(entitled.quota[at] == UNLIMITED or used[at] <= entitled.quota[at] for at in kinds)
+    return (1, 2, *kinds) if kinds and within and usage.of_kinds(demand) else (0, 1, 2, *kinds)
 
 
 def _min_demand(usage: Usage, unit: Unit, place: GangPlacement | None) -> ResourceVector:
@@ -109,21 +127,23 @@ def _min_demand(usage: Usage, unit: Unit, place: GangPlacement | None) -> Resour
 
 def _exceeded_resource(used: ResourceVector, demand: ResourceVector, bound: ResourceVector) -> int | None:
     """Index of the first requested resource whose bound would be exceeded, or `None`."""
-    for at in range(3):
-        if demand[at] > 0 and bound[at] != UNLIMITED and used[at] + demand[at] > bound[at]:
+    for at, amount in enumerate(demand):
+        if amount > 0 and bound.bound(at) != UNLIMITED and used.amount(at) + amount > bound.bound(at):
             return at
     return None
 
 
 def exceeds(used: ResourceVector, bound: ResourceVector) -> bool:
     """Whether the usage is above the bound in any resource."""
-    return any(bound[at] != UNLIMITED and used[at] > bound[at] for at in range(3))
+    return any(most != UNLIMITED and amount > most for amount, most in zip(used, bound, strict=False))
 
 
-def would_use(project: str, at: int, used: ResourceVector, bound: ResourceVector, kind: str, suffix: str = "") -> str:
+def would_use(
+    usage: Usage, project: str, at: int, used: ResourceVector, bound: ResourceVector, kind: str, suffix: str = ""
+) -> str:
     """The sentence for a project whose usage would exceed a bound in resource `at`."""
-    amount, maximum = resource_text(at, used[at]), resource_text(at, bound[at], up=False)
-    return f"{project_text(project)} would use {amount} of its {kind} of {maximum} {RESOURCES[at]}{suffix}"
+    amount, maximum = resource_text(at, used[at]), resource_text(at, bound.bound(at), up=False)
+    return f"{project_text(project)} would use {amount} of its {kind} of {maximum} {usage.tree.resources[at]}{suffix}"
 
 
 def may_borrow_at(state: PoolState, project: str) -> int:
@@ -139,7 +159,7 @@ def shrunk_text(usage: Usage, project: str, at: int) -> str:
     full, in_force = usage.entitlements[project].full[at], usage.entitlements[project].quota[at]
     if in_force == full:
         return ""
-    quota = f"quota of {resource_text(at, full)} {RESOURCES[at]}"
+    quota = f"quota of {resource_text(at, full)} {usage.tree.resources[at]}"
     part = resource_text(at, in_force, up=False)
     return f"; of its {quota} {part} is in force, as the quotas asked for exceed what there is"
 
@@ -147,7 +167,8 @@ def shrunk_text(usage: Usage, project: str, at: int) -> str:
 def _unstated_text(usage: Usage, project: str, at: int) -> str:
     """That the project states no such quota, to follow a sentence; empty: it does."""
     unstated = at and at in usage.tree.branches[project].unstated
-    return f"; it states none, so it is its part of the {RESOURCES[at]} as of the GPUs" if unstated else ""
+    left = " that the quotas of others leave" if at >= FIRST else ""
+    return f"; it states none, so it is its part of the {usage.tree.resources[at]}{left} as of the GPUs" if unstated else ""
 
 
 def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
@@ -174,7 +195,7 @@ def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
 
 def _borrows(used: ResourceVector, demand: ResourceVector, quota: ResourceVector) -> bool:
     """Whether the request would exceed the quota of a requested resource."""
-    return any(demand[at] > 0 and quota[at] != UNLIMITED and used[at] + demand[at] > quota[at] for at in range(len(quota)))
+    return _exceeded_resource(used, demand, quota) is not None
 
 
 def next_cooldown_end(state: PoolState) -> int | None:
@@ -216,7 +237,7 @@ class CapAtFairShare:
     def most(self, project: str) -> ResourceVector:
         """What a project of the path, but not the root, may use with the unit."""
         share, usage_before = self._bounds[project]
-        return ResourceVector(*map(max, share, usage_before))
+        return ResourceVector(*map(max, *zip(*zip_longest(share, usage_before, fillvalue=0), strict=True)))
 
     def forbids(self, place: GangPlacement | None = None) -> str | None:
         """Why the unit may not be added to the current usage of its projects, as a sentence, or `None`."""
@@ -226,9 +247,9 @@ class CapAtFairShare:
             usage_after = usage.allocated(project).plus(demand)
             at = _exceeded_share(usage_after, share, usage_before)
             if at is not None:
-                used, bound = resource_text(at, usage_after[at]), resource_text(at, share[at], up=False)
+                used, bound = resource_text(at, usage_after[at]), resource_text(at, share.amount(at), up=False)
                 return (
-                    f"{project_text(project)} would use {used} of its fair share of {bound} {RESOURCES[at]}, "
+                    f"{project_text(project)} would use {used} of its fair share of {bound} {usage.tree.resources[at]}, "
                     f"and preempt does not exceed it (rule {CAP_AT_FAIR_SHARE}, policy field preemption.cap_at_fair_share)"
                 )
         return None
@@ -255,11 +276,12 @@ def excesses(snapshot: ResourceSnapshot, unit: Unit, cap: CapAtFairShare | None,
             bounds.append(usage.entitlements[project].quota)
         used = usage.allocated(project)
         for bound in bounds:
-            for at in range(3):
-                if demand[at] > 0 and bound[at] != UNLIMITED and used[at] + demand[at] > bound[at]:
-                    yield Excess(project, at, used[at] + demand[at] - bound[at])
+            for at, amount in enumerate(demand):
+                if amount > 0 and bound.bound(at) != UNLIMITED and used.amount(at) + amount > bound.bound(at):
+                    yield Excess(project, at, used.amount(at) + amount - bound.bound(at))
 
 
 def _exceeded_share(after: ResourceVector, share: ResourceVector, before: ResourceVector) -> int | None:
     """Index of the first resource whose usage would exceed both the usage before and the fair share, or `None`."""
-    return next((at for at in range(3) if after[at] > before[at] and after[at] > share[at]), None)
+    beyond = (at for at, amount in enumerate(after) if amount > before.amount(at) and amount > share.amount(at))
+    return next(beyond, None)

@@ -1,6 +1,7 @@
 """Limits of reclaim: which units a preemptor may take from other projects (docs/concepts/semantics/actions.md).
 
-A unit is taken while the losing project uses more than it is entitled to of a resource that the unit gives back.
+A unit is taken while the losing project uses more than it is entitled to of a resource that the unit gives back. One that holds
+GPUs of a kind that the policy names gives back those, and not GPUs in general.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,11 +11,11 @@ from bailiff_core.model.project_tree import projects_text
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.equivalence_classes import KINDS, class_of
+from bailiff_core.placement.equivalence_classes import GPUS, KINDS, class_of
 
 from .demand_vector import of_unit
 from .fair_share import NOTHING
-from .quota_checks import Shares, exceeds, would_use
+from .quota_checks import Shares, divided, exceeds, would_use
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
 
@@ -57,15 +58,16 @@ class Reclaim:
         if self._fits_quota(mine):
             bounds.append(entitled.quota)
         used = self._usage_before.get(theirs, ZERO)
-        for at in range(3):
-            excess = [used[at] - bound[at] for bound in bounds if bound[at] != UNLIMITED and mine != theirs]
+        for at in range(len(entitled.most)):
+            excess = [used.amount(at) - bound[at] for bound in bounds if bound[at] != UNLIMITED and mine != theirs]
             yield max(excess, default=None)
 
     def may_take(self, victim: Job) -> bool:
         """Whether any unit of a job of its class may be reclaimed; relocated, it may be whatever its project uses."""
         *_, kinds = class_of(victim)
-        margins = zip(self.margin(victim), KINDS, strict=True)
-        return any(bound is not None and bound > 0 and kinds & kind for bound, kind in margins)
+        margins = self.margin(victim)
+        all_kinds = (*KINDS, *(GPUS for _ in margins[len(KINDS) :]))  # perhaps it holds GPUs of that kind
+        return any(bound is not None and bound > 0 and kinds & kind for bound, kind in zip(margins, all_kinds, strict=True))
 
     def admits(self, units: Iterable[Unit]) -> bool:
         """Whether all these units may be reclaimed, in some order. Those of one job are given, and taken, in eviction order."""
@@ -99,19 +101,20 @@ class Reclaim:
                         fuller.setdefault(at, []).append(sibling)
             if fuller:
                 at, siblings = next(iter(fuller.items()))
-                text = would_use(project, at, project_after, self._shares.get(project, NOTHING).share, "fair share")
+                text = would_use(self._usage, project, at, project_after, self._shares.get(project, NOTHING).share, "fair share")
                 return f"{text}, a larger part of it than {projects_text(siblings)} would keep"
         return None
 
     def _fuller_resource(self, project: str, used: ResourceVector, sibling: str, sibling_used: ResourceVector) -> int | None:
-        share, sibling_share = (self._shares.get(name, NOTHING).share for name in (project, sibling))
-        for at in range(3):
+        entitled = self._shares.get(project, NOTHING)
+        share, theirs = entitled.share, self._shares.get(sibling, NOTHING).share
+        for at in divided(self._usage, entitled, used, self._demand):
             if used[at] <= share[at]:
                 continue
-            if sibling_share[at] > 0 and used[at] * sibling_share[at] >= sibling_used[at] * share[at]:
+            if theirs[at] > 0 and used[at] * theirs[at] >= sibling_used.amount(at) * share[at]:
                 return at
             # Neither has a share (quotas below a project that has none): otherwise they would reclaim in turn without end.
-            if share[at] == sibling_share[at] == 0 and sibling_used[at] < used[at]:
+            if share[at] == theirs[at] == 0 and sibling_used.amount(at) < used[at]:
                 return at
         return None
 
@@ -166,7 +169,7 @@ class _ProjectLosses:
         self._taken = ZERO
         self._chains: dict[str, list[ResourceVector]] = {}
         self._lasts: dict[ResourceVector, int] = {}
-        self._without = [0, 0, 0]
+        self._without = [0] * len(margin)
 
     def take(self, job: str, amounts: ResourceVector) -> None:
         """Add a unit of the job, one that is evicted before its units so far."""
@@ -189,14 +192,16 @@ class _ProjectLosses:
 
     def _count(self, amounts: ResourceVector, sign: int) -> None:
         self._taken = self._taken.plus(amounts) if sign > 0 else self._taken.minus(amounts)
-        for at in range(3):
-            if not amounts[at]:
+        for at in range(len(self._margin)):
+            if not _gives_back(amounts, at):
                 self._without[at] += sign
 
     def permitted(self) -> bool:
         """Whether the units can be taken in some order."""
         openings = [
-            at for at in range(3) if any(_has_below(at, last, self._taken.minus(last), self._margin) for last in self._lasts)
+            at
+            for at in range(len(self._margin))
+            if any(_has_below(at, last, self._taken.minus(last), self._margin) for last in self._lasts)
         ]
         if not openings:
             return False
@@ -222,7 +227,7 @@ def _can_be_taken(chains: Iterable[Chain], margin: Margin) -> bool:
             while chain:
                 amounts = chain[-1]
                 before = lost.minus(amounts)
-                if not any(_has_below(at, amounts, before, margin) for at in range(3)):
+                if not any(_has_below(at, amounts, before, margin) for at in range(len(margin))):
                     break
                 chain.pop()
                 lost, found = before, True
@@ -233,4 +238,9 @@ def _can_be_taken(chains: Iterable[Chain], margin: Margin) -> bool:
 def _has_below(at: int, amounts: ResourceVector, lost: ResourceVector, margin: Margin) -> bool:
     """Whether the unit has this resource and the loss is below its margin; `None`: none of this resource may be reclaimed."""
     bound = margin[at]
-    return bound is not None and amounts[at] > 0 and lost[at] < bound
+    return bound is not None and _gives_back(amounts, at) and lost.amount(at) < bound
+
+
+def _gives_back(amounts: ResourceVector, at: int) -> bool:
+    """Whether the unit gives back some of this resource: GPUs in general (0) only if it holds none of a named kind."""
+    return amounts.amount(at) > 0 and (at > 0 or len(amounts) == len(KINDS))

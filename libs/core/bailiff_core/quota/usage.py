@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import NamedTuple
 
 from bailiff_core.fold.past_use import average_use
-from bailiff_core.model.gpu_shares import task_resources
-from bailiff_core.model.mig import mig_weights_of
+from bailiff_core.model.gpu_kinds import FIRST
+from bailiff_core.model.gpu_shares import devices_of, task_resources
+from bailiff_core.model.mig import gpu_kinds_of, mig_gpu_milli, mig_weights_of
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.project_tree import NO_BOUNDS, ProjectTree
-from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
+from bailiff_core.model.project_tree import NO_BOUNDS, ProjectTree, gpus_of_kind
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector, shortened
 from bailiff_core.model.resources import add
+from bailiff_core.model.share_turn import parent_and_kind, turn_of
 from bailiff_core.model.state import ENDED, Job, PoolState, Resources, ShareTurn, Task
 from bailiff_core.model.undecoded import alike
 from bailiff_core.model.units import Unit, next_unit
@@ -18,7 +21,7 @@ from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of
 
 from .counted_capacity import Accepted, AcceptedSizes, CountedCapacity, Needs
-from .demand_vector import Placed, by_bytes, exact, of_members, of_places, size_of
+from .demand_vector import Placed, by_bytes, exact, of_members, of_places, size_of, size_of_kind
 from .fair_share import Contest, Division, Entitlements, Steps, entitlements, in_proportion
 from .quotas_in_full import quotas_in_full
 
@@ -37,6 +40,8 @@ class _JobUsage(NamedTuple):
         claims: Requirements of its tasks, if it runs or could.
         sizes: What one device counts as of each of its tasks, in thousandths of a GPU.
         unmet: What it asks for and could not get of an empty pool.
+        kind_sizes: As `sizes`, by the place of each kind of GPU that the task accepts.
+        of_one_kind: As `requested`, of each kind only what it has of it, and what can be of no other.
     """
 
     leaf: str
@@ -47,6 +52,8 @@ class _JobUsage(NamedTuple):
     claims: tuple[TaskRequirements, ...] = ()
     sizes: tuple[Amount, ...] = ()
     unmet: ResourceVector = ZERO
+    kind_sizes: tuple[tuple[int, Amount], ...] = ()
+    of_one_kind: ResourceVector = ZERO
 
 
 class Usage:
@@ -57,6 +64,7 @@ class Usage:
         requested: Allocated amounts plus those of pending tasks.
         smallest: Measures requests in bytes by the smallest GPU that the task accepts.
         largest: Measures requests in bytes by the largest GPU that the task accepts.
+        asking: As `smallest`, but what accepts several kinds of GPU asks for each of them.
     """
 
     def __init__(self, state: PoolState) -> None:
@@ -114,10 +122,14 @@ class Usage:
 
     @property
     def contests(self) -> dict[str, Contest]:
-        """By parent, the siblings of whom rounding leaves some without a GPU now."""
+        """By parent, the siblings of whom rounding leaves some without a GPU now; of a kind of GPU, by parent and kind."""
         if not self.entitlements:
             return {}
-        return {name: found.contest for name, found in self._divided.items() if found.contest is not None}
+        return {
+            turn_of(name, self.tree.kinds[at - FIRST] if at else ""): contest
+            for name, found in self._divided.items()
+            for at, contest in found.contests.items()
+        }
 
     def past_use(self, project: str) -> ResourceVector:
         """What the project used beyond its quota, on average over the past; CPU and memory follow the GPUs."""
@@ -137,6 +149,16 @@ class Usage:
         found = (self.entitlements[name] for name in self.tree.children[parent])
         return any(each.quota.gpu_milli != each.full.gpu_milli for each in found)
 
+    def of_kinds(self, demand: ResourceVector) -> bool:
+        """Whether all GPUs of this demand are of kinds that the policy names."""
+        weights = self.smallest.mig_weights
+        whole = {at: mig_gpu_milli(profile, weights) for profile, at in self.kinds.profiles.items()}
+        return sum(demand[at] * whole.get(at, 1000) for at in range(FIRST, len(demand))) == 1000 * demand.gpu_milli
+
+    def asks_for(self, job: Job, at: int) -> bool:
+        """Whether the job accepts the kind of GPU at this place; 0: any."""
+        return not at or any(at in self.asking.kinds_for(group) for group in job.demand.tasks)
+
     @property
     def shrunk_quotas(self) -> dict[str, ResourceVector]:
         """The quotas in force that are not what is stated: they follow the GPUs, or more is asked for than there is."""
@@ -152,10 +174,24 @@ class Usage:
         counted: tuple[ResourceVector, Amount] = (self._capacity.total, self._capacity.gpus)
         if self._in_full is None or self._in_full[0] != counted:
             self._in_full = counted, quotas_in_full(self.tree, *counted)
-        turns = self._state.share_turns.values()
-        owed = {name: amount for turn in turns for name, amount in turn.owed.items()}
-        used = {name: amount for turn in turns for name, amount in turn.used.items()}
-        return entitlements(self.tree, self.total, self._in_full[1], requests, self._steps, divided, owed, used)
+        owed: dict[str, dict[str, int]] = {}  # by kind
+        used: dict[str, int] = {}
+        for key, turn in self._state.share_turns.items():
+            owed.setdefault(parent_and_kind(key)[1], {}).update(turn.owed)
+            used.update(turn.used)
+        of_kinds = {at: owed[kind] for at, kind in enumerate(self.tree.kinds, start=FIRST) if kind in owed}
+        steps, by_kind = self._steps, self._steps_by_kind
+        full = self._in_full[1]
+        if self.kinds:
+            requests = {name: amounts.minus(self._beyond_limits(name)) for name, amounts in requests.items()}
+        return entitlements(self.tree, self.total, full, requests, steps, divided, owed.get("", {}), used, by_kind, of_kinds)
+
+    def _beyond_limits(self, project: str) -> ResourceVector:
+        """The GPUs that the project asks for and can never get, as they can only be of a kind of which it has a lower limit."""
+        limit, only = self.tree.branches[project].limit, self._of_one_kind.get(project, ZERO)
+        places = [at for at in range(FIRST, len(only)) if limit.bound(at) != UNLIMITED]
+        beyond = [gpus_of_kind(self.kinds.names[at - FIRST], max(0, only[at] - limit[at])) for at in places]
+        return ResourceVector(sum(beyond, start=0))
 
     def allocated(self, project: str) -> ResourceVector:
         return self._allocated.get(project, ZERO)
@@ -184,13 +220,17 @@ class Usage:
             return job_usage.allocated
         uncounted = job_usage.uncounted if job_usage is not None else ()
         indices = unit.indices if not uncounted else tuple(index for index in unit.indices if index not in uncounted)
-        if not by_bytes(job):
+        if not self.by_place(job):
             return of_members(job, indices, self.smallest)
         places = (job.task(index) or self._trial_places.get((job.id, index)) for index in indices)
         return of_places(self._state, job, [place for place in places if place is not None], self.smallest)
 
     def usage_at(self, unit: Unit, place: GangPlacement) -> ResourceVector:
         return of_places(self._state, unit.job, place.tasks, self.smallest)
+
+    def by_place(self, job: Job) -> bool:
+        """Whether what the job counts as depends on the devices of its places."""
+        return by_bytes(job) or bool(self.kinds and any(map(devices_of, job.demand.tasks)))
 
     @property
     def position(self) -> int:
@@ -247,7 +287,7 @@ class Usage:
 
     def place(self, unit: Unit, place: GangPlacement) -> None:
         """Add the unit's usage in this placement to its project."""
-        if by_bytes(unit.job):
+        if self.by_place(unit.job):
             self._trial_places.update(((unit.job.id, task.index), task) for task in place.tasks)
         self._add_trial(unit.job, self.usage_at(unit, place))
 
@@ -275,6 +315,7 @@ class Usage:
         self._in_full = None
         self._divided: dict[str, Division] = {}
         self._steps = Steps()
+        self._of_one_kind: dict[str, ResourceVector] = {}
         self._unmet: dict[str, ResourceVector] = {}
         self._allocated: dict[str, ResourceVector] = {}
         self._non_preemptible: dict[str, ResourceVector] = {}
@@ -283,10 +324,13 @@ class Usage:
         self._needs: dict[str, Needs] = {}
         self._most_tasks: dict[TaskRequirements, tuple[int, Accepted]] = {}
         self._stuck: dict[str, list[tuple[int, TaskResources]]] = {}
-        self._capacity = CountedCapacity()
+        self.kinds = gpu_kinds_of(state.policy)
+        self._steps_by_kind = {at: Steps() for at in range(FIRST, FIRST + len(self.kinds.names))}
+        self._capacity = CountedCapacity(self.kinds)
         weights = mig_weights_of(state.policy)
         self.smallest = AcceptedSizes(self._capacity, weights, largest=False)
         self.largest = AcceptedSizes(self._capacity, weights, largest=True)
+        self.asking = AcceptedSizes(self._capacity, weights, largest=False, any_kind=True)
         self._note_stuck(state.evicting)
         self._affected(state.nodes)
         counts: dict[str, int] = {}  # of jobs alike, by the one that stands for them
@@ -340,6 +384,10 @@ class Usage:
         self._capacity.claim(job_usage.claims, jobs)
         path = self.tree.branches[job_usage.leaf].path
         self._steps.count(path, job_usage.sizes, jobs)
+        if job_usage.of_one_kind != ZERO:
+            _add(self._of_one_kind, path, job_usage.of_one_kind.times(jobs))
+        for at, size in job_usage.kind_sizes:
+            self._steps_by_kind[at].count(path, (size,), jobs)
         if job_usage.unmet != ZERO:
             _add(self._unmet, path, job_usage.unmet.times(jobs))
 
@@ -355,7 +403,7 @@ class Usage:
         requested = allocated
         if pending and (placed or self._could_start(leaf, job, needs)):
             requested = exact(allocated.plus(self._satisfiable(job, pending, needs)))
-        unmet = exact(allocated.plus(of_members(job, pending, self.smallest)).minus(requested))
+        unmet = exact(allocated.plus(of_members(job, pending, self.asking)).minus(requested))
         claims = tuple(needs.all) if requested != ZERO or charged else ()
         sizes = tuple(dict.fromkeys(size_of(group, self.smallest) for group in job.demand.tasks)) if claims else ()
         charged_indices = dict.fromkeys(task.index for task in charged)
@@ -363,10 +411,27 @@ class Usage:
         uncounted = frozenset(
             task.index for task in job.tasks if task.index not in charged_indices and task.index not in reserved
         )
-        return _JobUsage(leaf, job.preemptible, allocated, requested, uncounted, claims, sizes, unmet)
+        return _JobUsage(
+            leaf,
+            job.preemptible,
+            allocated,
+            requested,
+            uncounted,
+            claims,
+            sizes,
+            unmet,
+            tuple(dict.fromkeys(self._kind_sizes(job))) if claims and self.kinds else (),
+            allocated.plus(of_members(job, pending, self.smallest)) if claims and self.kinds else ZERO,
+        )
+
+    def _kind_sizes(self, job: Job) -> Iterator[tuple[int, Amount]]:
+        for group in job.demand.tasks:
+            for at in self.asking.kinds_for(group) if devices_of(group) else ():
+                if at:
+                    yield at, size_of_kind(group, self.smallest, at)
 
     def _allocated_to(self, job: Job, places: Sequence[Placed]) -> ResourceVector:
-        if len(places) == job.size and len(job.demand.tasks) == 1 and not by_bytes(job):
+        if len(places) == job.size and len(job.demand.tasks) == 1 and not self.by_place(job):
             return of_members(job, range(job.size), self.smallest)
         return of_places(self._state, job, places, self.smallest) if places else ZERO
 
@@ -396,12 +461,12 @@ class Usage:
             return True
         unit = next_unit(job)
         core = ZERO if unit is None else of_members(job, unit.indices, self.largest)
-        return all(most == UNLIMITED or amount <= most for limit in bounded for amount, most in zip(core, limit, strict=True))
+        return all(most == UNLIMITED or amount <= most for limit in bounded for amount, most in zip(core, limit, strict=False))
 
     def _satisfiable(self, job: Job, pending: Sequence[int], needs: Needs) -> ResourceVector:
         """What these tasks ask for, without those for which there would be no place on the empty nodes."""
         if all(self._capacity.accepted(need).tasks >= count for need, count in needs.all.items()):
-            return of_members(job, pending, self.smallest)
+            return of_members(job, pending, self.asking)
         left = {need: self._capacity.accepted(need).tasks for need in needs.all}
         kept = []
         taken = requirements_of(job.demand)
@@ -409,7 +474,7 @@ class Usage:
             waiting = dict.fromkeys(pending)
             missing = [index for index in indices if index in waiting]
             kept += missing[: max(0, left[need] - (len(indices) - len(missing)))]
-        return of_members(job, kept, self.smallest)
+        return of_members(job, kept, self.asking)
 
     def _affected(self, nodes: Iterable[int]) -> Iterable[str]:
         """Take over these nodes; returns the jobs whose usage or requests may have changed thereby."""
@@ -426,6 +491,7 @@ class Usage:
         for need, (most, before) in self._most_tasks.items():
             now = self._capacity.accepted(need)
             self._most_tasks[need] = most, now
+            everyone = everyone or now.models != before.models
             everyone = everyone or (now.tasks != before.tasks and min(before.tasks, now.tasks) < most)
             if (before.smallest, before.largest) != (now.smallest, now.largest):
                 by_size = self._by_bytes
@@ -467,8 +533,8 @@ def counts(job: Job, task: Task) -> bool:
 
 def _sum(amounts: Iterable[tuple[ResourceVector, int]]) -> ResourceVector:
     """The sum of amounts that count as often as said."""
-    gpus, cpus, memory = zip(*[vector if count == 1 else vector.times(count) for vector, count in amounts], strict=True)
-    return ResourceVector(sum(gpus), sum(cpus), sum(memory))
+    columns = zip_longest(*[vector if count == 1 else vector.times(count) for vector, count in amounts], fillvalue=0)
+    return shortened(map(sum, columns))
 
 
 def _add(amounts: dict[str, ResourceVector], path: tuple[str, ...], change: ResourceVector) -> None:

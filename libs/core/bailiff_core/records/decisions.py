@@ -9,6 +9,7 @@ from bailiff_core.model.document import (
     Count,
     Document,
     Duration,
+    GpuModel,
     Integer,
     JobName,
     NodeName,
@@ -441,6 +442,7 @@ class ShareTurnBegan(Decision):
 
     Attributes:
         parent: Whose share they divide; none: the pool.
+        model: The GPU model, group of models or MIG profile that they divide; empty: all GPUs.
         owed: Thousandths of a GPU; less than 0: it had more than its part.
         used: Beyond their quotas, on average over the past, thousandths of a GPU; those that are not named: nothing.
     """
@@ -448,3 +450,4 @@ class ShareTurnBegan(Decision):
     parent: ProjectName | None = None
     owed: tuple[ProjectGpus, ...]
     used: tuple[ProjectGpus, ...] = ()
+    model: Annotated[GpuModel | Literal[""], Treatment("gpu_model")] = ""

@@ -20,7 +20,6 @@ from bailiff_core.placement.placement_codec import decode_placement, encode_plac
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import Pass, shares_now
 from bailiff_core.queue.preemption_delay import may_preempt_from
-from bailiff_core.quota.demand_vector import by_bytes
 from bailiff_core.quota.fair_share import NOTHING
 from bailiff_core.quota.quota_aware_placement import by_measure, find_within_bounds
 from bailiff_core.quota.quota_checks import CapAtFairShare, Shares, above_limit, exceeds, over_limit
@@ -147,7 +146,7 @@ def select_victims(batch: SelectionBatch, unit: Unit, action: Action, budget: St
     snapshot = batch.snapshot
     mark = snapshot.mark()
     refusals = []
-    for measured in by_measure(snapshot, unit):
+    for measured in by_measure(snapshot, unit, action):
         try:
             found = _select(batch, measured, action, budget, request)
         finally:
@@ -330,7 +329,7 @@ def proposals_without_victims(
     for key in with_victims if len(with_victims) > 1 else ():
         unit, proposal = answers[key].unit, answers[key].proposal
         victims = _whole_victims(snapshot, proposal)
-        if not victims or by_bytes(unit.job):
+        if not victims or snapshot.usage.by_place(unit.job):
             continue
         mark = snapshot.mark()
         place = _fits_elsewhere(snapshot, unit, proposal, victims, StepBudget(steps))

@@ -75,7 +75,7 @@ class Limit:
     def _amount(self, step: EvictionStep, excess: Excess) -> int:
         if excess.project not in self._usage.tree.branches[self._usage.leaf_of(step.job)].path:
             return 0
-        return ceil(self._usage.allocated_to(step.unit)[excess.at])
+        return ceil(self._usage.allocated_to(step.unit).amount(excess.at))
 
 
 @dataclass(slots=True)

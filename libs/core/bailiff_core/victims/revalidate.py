@@ -15,7 +15,7 @@ from bailiff_core.placement.task_requirements import requirements_of_unit
 from bailiff_core.placement.topology_domains import key_of
 from bailiff_core.placement.topology_parts import TopologyPart, topology_parts_of
 from bailiff_core.protections import Shields
-from bailiff_core.quota.quota_aware_placement import as_placed
+from bailiff_core.quota.quota_aware_placement import as_placed, mixes_kinds
 from bailiff_core.quota.quota_checks import Shares, over_limit
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
@@ -138,6 +138,8 @@ def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, proposa
         problem = over_limit(snapshot, unit, place) or _obstacle(snapshot.cluster, unit, place)
         return Stale(problem) if problem else Accepted(unit, (), (), proposal.placement)
     placed = as_placed(snapshot, unit, place)
+    if proposal.action == "reclaim" and mixes_kinds(snapshot, placed):
+        return Stale(f"the placement mixes kinds of GPU of which {preemptor.id!r} is entitled to each by itself")
     why = action_not_permitted(snapshot, shares, placed, proposal.action, snapshot.usage.smallest)
     if why is not None:
         return Stale(f"{preemptor.id!r} may no longer use {proposal.action}: {why}")

@@ -16,8 +16,8 @@ from bailiff_core.placement.gang import GangPlacement, NoFit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.protections import RULE_NAMED, Shields, VictimSetTests, payback
 from bailiff_core.queue.head import backfilled_victims
-from bailiff_core.quota.demand_vector import Scale, by_bytes
-from bailiff_core.quota.quota_aware_placement import place_within_bounds
+from bailiff_core.quota.demand_vector import Scale
+from bailiff_core.quota.quota_aware_placement import of_each_kind, place_within_bounds
 from bailiff_core.quota.quota_checks import (
     CapAtFairShare,
     Excess,
@@ -56,7 +56,9 @@ def _not_entitled(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, acti
     if action == "reclaim" and not snapshot.state.rules.projects:
         return "the policy has no projects to reclaim from (policy field projects)"
     if action == "reclaim":
-        return may_reclaim(snapshot, shares, unit, scale or snapshot.usage.largest)
+        scale = scale or snapshot.usage.largest
+        barred = [may_reclaim(snapshot, shares, each, scale) for each in of_each_kind(snapshot, unit) or [unit]]
+        return None if None in barred else barred[0]
     if action == "consolidate":
         if rules.max_migrations == 0:
             return "the policy does not allow migrations (policy field preemption.max_migrations is 0)"
@@ -136,7 +138,7 @@ class Trial:
         self.reclaim = Reclaim(snapshot, shares, unit) if action == "reclaim" else None
         self.cap_at_fair_share = CapAtFairShare.of(snapshot, shares, unit, action)
         self.limited = self.over_limit_now() is not None
-        self.constrains_placement = by_bytes(unit.job) and self._has_bounds()  # its usage depends on the devices of its placement
+        self.constrains_placement = snapshot.usage.by_place(unit.job) and self._has_bounds()
         self.has_limits = self.limited or self.constrains_placement  # evictions may be needed for the preemptor's limits alone
         self.constrains_set = self.reclaim is not None or self.set_tests.any
 

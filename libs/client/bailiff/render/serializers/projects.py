@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
+from bailiff_core.model.mig import gpu_kinds_of, profile_of
 from bailiff_core.model.policy import Policy, Project
 from bailiff_core.model.project_tree import DIRECT, ROOT, ProjectTree
-from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector
+from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector, shortened
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.model.undecoded import Undecoded, shared_of
 from bailiff_core.views import Amounts, ProjectView, project_view
@@ -51,13 +52,21 @@ def rows(state: PoolState) -> list[ProjectRow]:
     return found
 
 
-def capacity_of(state: PoolState) -> ResourceVector:
-    """What the pool's nodes have, whether or not they take tasks now."""
-    nodes = state.nodes.values()
-    return ResourceVector(
-        1000 * sum(len(node.devices) for node in nodes),
-        sum(node.capacity.cpu_milli for node in nodes),
-        sum(node.capacity.memory_bytes for node in nodes),
+def capacity_of(state: PoolState, policy: Policy | None = None) -> ResourceVector:
+    """What the pool's nodes have, whether or not they take tasks now.
+
+    Args:
+        policy: Whose quotas and limits name kinds of GPU; default: that in force.
+    """
+    nodes, kinds = state.nodes.values(), gpu_kinds_of(policy or state.policy)
+    of_kinds = kinds.amounts((kinds.at(device.model, profile_of(device)), 1000) for node in nodes for device in node.devices)
+    return shortened(
+        (
+            1000 * sum(len(node.devices) for node in nodes),
+            sum(node.capacity.cpu_milli for node in nodes),
+            sum(node.capacity.memory_bytes for node in nodes),
+            *of_kinds,
+        )
     )
 
 
