@@ -28,7 +28,6 @@ from bailiff_kubernetes_bridge.actions import (
     EndPod,
     MarkPod,
     Nominate,
-    NumberPod,
     OpenGate,
     Respond,
     Send,
@@ -37,7 +36,7 @@ from bailiff_kubernetes_bridge.actions import (
     Show,
     StopWorkload,
 )
-from bailiff_kubernetes_bridge.annotations import REPLICA, STATUS, STOPPED_FOR
+from bailiff_kubernetes_bridge.annotations import DELETION_COST, STATUS, STOPPED_FOR
 from bailiff_kubernetes_bridge.carry_out import pinned
 from bailiff_kubernetes_bridge.memo import Memo
 from bailiff_kubernetes_bridge.messages import PoolView, Preemption, Rejection
@@ -48,6 +47,12 @@ from bailiff_kubernetes_bridge.workloads.adapters import BY_KIND
 from bailiff_kubernetes_bridge.workloads.model import Pod
 
 RUNTIME = {"bailiff.runtime/kubernetes": "true"}
+
+
+def _deletion_order(pod: Object) -> tuple[bool, int, str]:
+    """As a ReplicaSet deletes: what is on no node first, then by its deletion cost."""
+    is_bound = "nodeName" in pod["spec"]
+    return is_bound, int((pod["metadata"].get("annotations") or {}).get(DELETION_COST, 0)), pod["metadata"]["name"]
 
 
 def _index(pod: Object) -> int:
@@ -70,6 +75,7 @@ class World:
         self.shown: dict[str, Object] = {}
         self.evictions: list[Object] = []
         self.storage: list[Object] = []
+        self.budgets: list[Object] = []
         self.workflows: list[Object] = []
         self.rejected: dict[str, Rejection] = {}
         self.events: dict[tuple[str, str], None] = {}
@@ -114,7 +120,50 @@ class World:
                 if _index(pod) >= spec["completions"]:
                     del self.pods[pod["metadata"]["name"]]
 
+        for item in [item for item in self.objects.values() if item["kind"] in ("ReplicaSet", "StatefulSet")]:
+            self._replicate(item)
         self._collect_garbage()
+
+    def _replicate(self, item: Object) -> None:
+        """As their controllers do it: pods until there are enough, and of too many the cheapest deleted; no other is replaced."""
+        spec, metadata = item["spec"], item["metadata"]
+        own = [pod for pod in self.pods.values() if pod["metadata"].get("ownerReferences", [{}])[0].get("uid") == metadata["uid"]]
+        if item["kind"] == "ReplicaSet":
+            ordered = sorted(own, key=_deletion_order)
+            for pod in ordered[: max(0, len(own) - spec["replicas"])]:
+                self.delete_pod(pod["metadata"]["name"])
+            for _ in range(spec["replicas"] - len(own)):
+                self._make_replica(item, f"{metadata['name']}-{next(self._numbers)}")
+            return
+        for pod in own:
+            if int(pod["metadata"]["name"].rpartition("-")[2]) >= spec["replicas"]:
+                self.delete_pod(pod["metadata"]["name"])
+        for index in range(spec["replicas"]):
+            name = f"{metadata['name']}-{index}"
+            if name not in self.pods:
+                self._make_replica(item, name)
+            if self.pods[name]["status"]["phase"] != "Running" and spec.get("podManagementPolicy") != "Parallel":
+                return
+
+    def _make_replica(self, item: Object, name: str) -> None:
+        pod, metadata = copy.deepcopy(item["spec"]["template"]), item["metadata"]
+        pod["metadata"] |= {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "uid": f"pod-{next(self._numbers)}",
+            "resourceVersion": "1",
+            "ownerReferences": [{"kind": item["kind"], "name": metadata["name"], "uid": metadata["uid"], "controller": True}],
+        }
+        self.pods[name] = {"apiVersion": "v1", "kind": "Pod", **pod, "status": {"phase": "Pending"}}
+
+    def delete_pod(self, name: str, code: int = 0) -> None:
+        """Somebody other than Bailiff deletes it; if it runs, its agent reports that it ended with this exit code."""
+        pod = self.pods.pop(name)
+        hashed = pod["metadata"]["labels"].get(names.TASK_HASH)
+        for job in self.jobs():
+            for task in job.tasks:
+                if task_hash(f"{job.id}-{job.attempt}-{task.index}") == hashed and task.state in ("starting", "running"):
+                    self.story.ends(job.id, code, task.index)
 
     def _collect_garbage(self) -> None:
         """What is shown goes with the last of its owners."""
@@ -152,7 +201,8 @@ class World:
             kinds.setdefault(item["kind"], []).append(self._seen(item, memo))
         pods, nodes = ([self._seen(item, memo) for item in items.values()] for items in (self.pods, self.nodes))
         shown, storage = ([self._seen(item, memo) for item in items] for items in (self.shown.values(), self.storage))
-        return cluster_view(pods, kinds, nodes, memo, shown, self.evictions, storage, self.workflows)
+        budgets = [self._seen(item, memo) for item in self.budgets]
+        return cluster_view(pods, kinds, nodes, memo, shown, self.evictions, storage, self.workflows, budgets)
 
     def _seen(self, item: Object, memo: Memo | None) -> Object:
         """As a local view has it: another object for each change. Tests change objects in place."""
@@ -203,19 +253,16 @@ class World:
         match action:
             case Send():
                 self._send(action)
-            case OpenGate(pod, job, key, node) if (item := self._current(pod)) is not None:
+            case OpenGate(pod, job, key, node, cost) if (item := self._current(pod)) is not None:
                 item["metadata"]["labels"][names.TASK_HASH] = task_hash(key)
                 item["metadata"].setdefault("annotations", {}).update({names.TASK: key, names.JOB: job})
+                item["metadata"]["annotations"] |= {DELETION_COST: cost} if cost else {}
                 item["spec"]["schedulingGates"] = []
                 item["spec"]["affinity"] = pinned(item["spec"].get("affinity") or {}, node)
                 item["spec"]["nodeName"], item["status"]["phase"] = node, "Running"
                 self._touch(item)
             case MarkPod(pod, job) if (item := self._current(pod)) is not None:
                 item["metadata"]["annotations"][names.JOB] = job
-                self._touch(item)
-            case NumberPod(pod, number) if (item := self._current(pod)) is not None:
-                item["metadata"]["annotations"][REPLICA] = number
-                item["metadata"]["annotations"].pop(names.JOB, None)
                 self._touch(item)
             case Nominate(pod, node, job) if (item := self._current(pod)) is not None:
                 item["status"]["nominatedNodeName"] = node

@@ -46,6 +46,22 @@ def job_object(
     }
 
 
+def replicas_object(kind: str, name: str, replicas: int, gpus: int = 1, user: str = "ada", **spec: Any) -> Object:
+    """A ReplicaSet or StatefulSet as the admission policies leave it."""
+    item = job_object(name)
+    template = pod_template(gpus, {"app": name})
+    template["metadata"]["annotations"] = {names.SUBMITTED_BY: user}
+    del item["metadata"]["annotations"][names.SUBMITTED_BY]
+    return item | {"apiVersion": "apps/v1", "kind": kind, "spec": {"replicas": replicas, "template": template, **spec}}
+
+
+def budget_object(name: str, **spec: Any) -> Object:
+    """The PodDisruptionBudget of the pods of such an object."""
+    metadata = {"name": name, "namespace": "team-a", "uid": f"budget-{name}", "resourceVersion": "1"}
+    spec = {"selector": {"matchLabels": {"app": name}}, **spec}
+    return {"kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+
+
 def plain_pod(name: str, group: str = "", size: int = 1, gpus: int = 1, user: str = "ada") -> Object:
     """A pod that a user has made, of a pod group or alone."""
     labels = {"bailiff.io/pod-group": group, names.GANG_SIZE: str(size)} if group else {}

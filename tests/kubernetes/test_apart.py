@@ -5,39 +5,11 @@ import copy
 import pytest
 import yaml
 from tests.kubernetes.bridge_system import POOL, USER, all_running
+from tests.kubernetes.serving_story import LABELS, jobs_of, replicated, template
 
 from bailiff_kubernetes import names
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
-LABELS = {names.POOL: POOL, names.PRIORITY_CLASS: "train"}
-URGENT = {names.PRIORITY_CLASS: "inference"}
-
-
-def template(users, gpus, **labels):
-    found = copy.deepcopy(users.job("x", pods=1, gpus=gpus)["spec"]["template"])
-    found["metadata"] |= {"labels": labels}
-    return found
-
-
-def replicated(users, kind, name, replicas, gpus):
-    """With Bailiff's labels where a user puts them: on top."""
-    pod = template(users, gpus, app=name)
-    del pod["spec"]["restartPolicy"]
-    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "serviceName": name, "template": pod}
-    if kind != "StatefulSet":
-        del spec["serviceName"]
-    else:
-        spec["podManagementPolicy"] = "Parallel"
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "labels": LABELS}, "spec": spec}
-
-
-def jobs_of(users, name):
-    """Jobs of the workload's pods."""
-    return [
-        job
-        for job in users.watch.state.jobs.values()
-        if job.demand.labels["kubernetes/namespace"] == users.namespace and job.demand.labels["kubernetes/name"].startswith(name)
-    ]
 
 
 async def test_of_a_job_with_more_completions_than_pods_at_once_each_pod_is_a_job(users):
@@ -55,24 +27,6 @@ async def test_of_a_job_with_more_completions_than_pods_at_once_each_pod_is_a_jo
     assert {(job.user, job.class_name, job.gpus, job.attempt) for job in jobs_of(users, "sweep")} == {
         (f"kubernetes/{USER}", "build", 8, 1)
     }
-
-
-@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "ReplicaSet"])
-async def test_replicas_are_their_users_are_preempted_and_come_back(users, kind):
-    users.apply(replicated(users, kind, "web", 2, 8))
-    await users.until_pods("app=web", "it runs", all_running(2))
-    await users.watch.until("the log has it", lambda _: [job.phase for job in jobs_of(users, "web")] == ["running"] * 2)
-    first = {job.id for job in jobs_of(users, "web")}
-    assert {(job.user, job.class_name) for job in jobs_of(users, "web")} == {(f"kubernetes/{USER}", "train")}
-    users.apply(users.job("urgent", pods=2, gpus=8, **URGENT))
-    await users.until_phase("urgent", "running")
-    await users.until_pods("app=web", "a replica waits", lambda pods: len(pods) == 2 and not all_running(2)(pods))
-    users.kubectl("delete", "job", "urgent", "--wait=false")
-    await users.until_pods("app=web", "it runs again", all_running(2))
-    await users.watch.until("the log has it", lambda _: sum(job.phase == "running" for job in jobs_of(users, "web")) == 2)
-    again = {job.id for job in jobs_of(users, "web")}
-    assert again == first, "it has kept its place"
-    assert {job.user for job in jobs_of(users, "web")} == {f"kubernetes/{USER}"}
 
 
 async def test_the_jobs_of_a_cron_job_are_its_users(users):

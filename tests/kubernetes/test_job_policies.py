@@ -39,7 +39,7 @@ async def until_condition(users: Users, name: str, kind: str) -> Mapping[str, An
 
 def jobs_of(users: Users, name: str) -> list[Job]:
     """Bailiff's jobs of the Job's pods, by index."""
-    found = (job for job in users.watch.state.jobs.values() if job.demand.labels["kubernetes/namespace"] == users.namespace)
+    found = (job for job in users.watch.state.jobs.values() if job.demand.labels.get("kubernetes/namespace") == users.namespace)
     mine = (job for job in found if job.demand.labels["kubernetes/name"].startswith(f"{name}-"))
     return sorted(mine, key=lambda job: (job.demand.labels["kubernetes/name"], job.seq))
 

@@ -6,7 +6,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kits.bridge import World
-from tests.kits.bridge_objects import job_object, plain_pod
+from tests.kits.bridge_objects import budget_object, job_object, plain_pod, replicas_object
 from tests.kits.bridge_rounds import Rounds
 from tests.kits.examples import examples
 
@@ -16,7 +16,10 @@ NAMES = ("a", "b", "c")
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["job", "group", "suspend", "resume", "scale", "delete", "cancel", "pause", "start", "evict", "finish", "class"]
+            [
+                *("job", "group", "suspend", "resume", "scale", "delete", "cancel", "pause", "start", "evict", "finish", "class"),
+                *("serve", "budget", "lose", "serving"),
+            ]
         ),
         st.sampled_from(NAMES),
         st.integers(1, 4),
@@ -41,6 +44,19 @@ def act(world: World, what: str, name: str, number: int) -> None:
             for pod in pods:
                 pod["metadata"]["uid"] += str(world.story.state.seq)
             world.add(*pods)
+        case "serve" if f"{name}-r" not in world.objects:
+            world.add(replicas_object("StatefulSet" if name == "c" else "ReplicaSet", f"{name}-r", number, gpus=4))
+        case "serve":
+            world.change(f"{name}-r", replicas=number - 1)
+        case "budget":
+            world.budgets = [budget_object(f"{name}-r", minAvailable=number)]
+        case "lose" if world.pods_of(f"{name}-r"):
+            world.delete_pod(world.pods_of(f"{name}-r")[-1]["metadata"]["name"])
+            world.controllers()
+        case "serving":
+            for job in world.jobs():
+                if job.demand.labels["kubernetes/name"] == f"{name}-r" and any(task.state == "starting" for task in job.tasks):
+                    world.story.started(job.id)
         case "suspend" | "resume" if item is not None:
             world.change(name, suspend=what == "suspend")
         case "scale" if item is not None:
@@ -69,7 +85,12 @@ def act(world: World, what: str, name: str, number: int) -> None:
 def outcome(world: World) -> object:
     """Everything that people see, without the numbers of records."""
     pods = [
-        (name, pod["metadata"]["annotations"].get(names.TASK), bool(pod["spec"]["schedulingGates"]), pod["spec"].get("nodeName"))
+        (
+            name,
+            (pod["metadata"].get("annotations") or {}).get(names.TASK),
+            bool(pod["spec"]["schedulingGates"]),
+            pod["spec"].get("nodeName"),
+        )
         for name, pod in sorted(world.pods.items())
     ]
     texts = [

@@ -41,6 +41,8 @@ FORWARDS = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+) ")
 WORD = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 """Of a kind, a group or a name. What an object says of its owner, whoever may write the object has written."""
 MAX_OWNERS = 5
+SERVING = ("Deployment", "ReplicaSet", "StatefulSet")
+"""Kinds on which the bridge writes nothing: their pods say it."""
 CITED = re.compile(r"\(([^()\s]+)#([0-9]+)\)$")
 
 
@@ -157,14 +159,20 @@ def _split(options: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _workload(reference: str, kubectl: Sequence[str]) -> Any:
-    """The object, or what owns it as far up as the bridge has written to: the Job of a pod, the JobSet of a Job."""
+    """The object, or what owns it as far up as the bridge has written to: the Job of a pod, the JobSet of a Job.
+
+    Where it has written to none, its pod; of those of a Deployment the newest.
+    """
     item = _get(reference, kubectl)
+    if item.get("kind") in SERVING:
+        item = _newest_pod(item, kubectl)
+    pod = item
     for _ in range(MAX_OWNERS):
         if STATUS in (item["metadata"].get("annotations") or {}):
             return item
         owner = next((each for each in item["metadata"].get("ownerReferences") or [] if each.get("controller")), None)
         if owner is None:
-            return _pod_status(item)
+            return _pod_status(pod)
         group = owner["apiVersion"].partition("/")[0] if "/" in owner["apiVersion"] else ""
         kind = (f"{owner['kind']}.{group}" if group else owner["kind"]).lower()
         if not (WORD.fullmatch(kind) and WORD.fullmatch(owner["name"])):
@@ -173,8 +181,16 @@ def _workload(reference: str, kubectl: Sequence[str]) -> Any:
     raise NotOfBailiff(f"{reference} has more than {MAX_OWNERS} owners, one above the other")
 
 
+def _newest_pod(item: Any, kubectl: Sequence[str]) -> Any:
+    labels = ",".join(f"{key}={value}" for key, value in (item["spec"]["selector"].get("matchLabels") or {}).items())
+    found = orjson.loads(_kubectl("get", "pods", "-o", "json", f"--selector={labels}", *kubectl))["items"]
+    if not found:
+        raise NotOfBailiff(f"{item['kind'].lower()}/{item['metadata']['name']} has no pods")
+    return max(found, key=lambda each: each["metadata"]["creationTimestamp"])
+
+
 def _pod_status(item: Any) -> Any:
-    """A pod of a pod group: its state is in its condition."""
+    """A pod of a pod group, or of a Deployment: its state is in its condition."""
     conditions = (item.get("status") or {}).get("conditions") or []
     placed = next((each for each in conditions if each.get("type") == "bailiff.io/Placed"), None)
     if placed is not None:

@@ -57,11 +57,15 @@ class WorkloadChange:
 
 @dataclass(frozen=True)
 class OpenGate(PodChange):
-    """Make the pod this task: hash and key, pinned to the node, its gate removed, in one patch."""
+    """Make the pod this task: hash and key, pinned to the node, its gate removed, in one patch.
+
+    deletion_cost: by which its ReplicaSet deletes the pods of the last tasks first when it is scaled down; empty: it has none.
+    """
 
     job: str
     task_key: str
     node: str
+    deletion_cost: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,13 +84,6 @@ class MarkPod(PodChange):
     """Note on a pod of a pod group of which job it is."""
 
     job: str
-
-
-@dataclass(frozen=True)
-class NumberPod(PodChange):
-    """Give a pod of a ReplicaSet its number."""
-
-    number: str
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Annotations that only the bridge reads and writes."""
+"""Annotations that only the bridge writes."""
 
 STOPPED_FOR = "bailiff.io/stopped-for"
 """The job that ended in Bailiff while the workload had not: the bridge has suspended the workload for it."""
@@ -6,5 +6,5 @@ STATUS = "bailiff.io/status"
 """The workload's state in Bailiff, as one sentence."""
 POD_GROUP = "bailiff.io/pod-group"
 """Label: plain pods with the same value in a namespace are one gang, of `bailiff.io/gang-size` pods."""
-REPLICA = "bailiff.io/replica"
-"""The number of a ReplicaSet's pod, which the next pod in its place gets: so it keeps its place in the queue."""
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""A ReplicaSet that is scaled down deletes pods with a lower number first, among those that are ready."""

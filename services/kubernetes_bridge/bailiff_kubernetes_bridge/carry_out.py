@@ -8,7 +8,7 @@ from bailiff_kubernetes import AlreadyExists, Api, names
 from bailiff_kubernetes.client import micro_time, reference_to, seconds_time
 from bailiff_kubernetes.disruption import mark_disrupted
 from bailiff_kubernetes.names import task_hash
-from bailiff_kubernetes.resources import BAILIFF_JOBS, EVENTS, EVICTIONS, JOBS, NODES, PODS, Object
+from bailiff_kubernetes.resources import BAILIFF_JOBS, EVENTS, EVICTIONS, JOBS, NODES, PODS, Object, annotations_of
 
 from .actions import (
     Change,
@@ -18,7 +18,6 @@ from .actions import (
     EndPod,
     MarkPod,
     Nominate,
-    NumberPod,
     OpenGate,
     Respond,
     SetPodStatus,
@@ -26,7 +25,7 @@ from .actions import (
     Show,
     StopWorkload,
 )
-from .annotations import REPLICA, STATUS, STOPPED_FOR
+from .annotations import DELETION_COST, STATUS, STOPPED_FOR
 from .cluster import ClusterWatch
 from .messages import Status
 from .workloads.adapters import BY_KIND
@@ -47,8 +46,6 @@ class CarryOut:
                 await self._open_gate(action)
             case MarkPod(pod, job):
                 await self._patch_pod(pod, {"metadata": {"annotations": {names.JOB: job}}})
-            case NumberPod(pod, number):
-                await self._patch_pod(pod, {"metadata": {"annotations": {REPLICA: number, names.JOB: None}}})
             case Nominate(pod, node, job):
                 annotations = {"annotations": {names.JOB: job}} if job else {}  # the victims' agents wait for it
                 patch: Object = {"metadata": annotations, "status": {"nominatedNodeName": node or None}}
@@ -85,12 +82,14 @@ class CarryOut:
         spec = pod["spec"]
         gates = [gate for gate in spec.get("schedulingGates") or [] if gate["name"] != names.GATE]
         affinity = pinned(spec.get("affinity") or {}, action.node)
+        has_cost = not action.deletion_cost or DELETION_COST in annotations_of(pod)  # its user's own
+        cost = {} if has_cost else {DELETION_COST: action.deletion_cost}
         await self._patch_pod(
             action.pod,
             {
                 "metadata": {
                     "labels": {names.TASK_HASH: task_hash(action.task_key)},
-                    "annotations": {names.TASK: action.task_key, names.JOB: action.job},
+                    "annotations": {names.TASK: action.task_key, names.JOB: action.job, **cost},
                 },
                 "spec": {"schedulingGates": gates, "affinity": affinity},
             },

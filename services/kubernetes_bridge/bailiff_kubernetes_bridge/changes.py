@@ -9,7 +9,7 @@ from bailiff_core.records.request import RequestBody
 
 from .actions import Send
 from .messages import PoolView
-from .pods import finished_before, lacks_pods
+from .pods import finished_before, lacks_pods, with_pods_there
 from .submission import Rules, class_of
 from .workloads.model import Pod, Workload
 
@@ -55,6 +55,9 @@ def _class(pool: PoolView, rules: Rules, workload: Workload, job: Job) -> Iterat
 
 def _scaling(workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[tuple[str, RequestBody]]:
     """Pods that have succeeded in earlier attempts are not made anew: the next attempt is smaller."""
+    if workload.serves:  # OrderedReady: of pods that it has lost it makes one after the other
+        least = job.size if workload.makes_all or job.phase not in PENDING else 0
+        workload = with_pods_there(workload, pods, least)
     roles = [role for role in workload.roles if role.count]
     if len(roles) != len(job.demand.tasks):
         return  # a role has appeared or gone: it is another job
@@ -64,9 +67,12 @@ def _scaling(workload: Workload, job: Job, pods: Sequence[Pod]) -> Iterator[tupl
         wanted = role.count - finished_before(job, role.name, pods)
         if not workload.resizes and sum(pod.role == role.name and not pod.deleting for pod in pods) != role.count:
             continue  # its pods are still those of the size before
-        if 0 < wanted != group.count:
-            body = ScaleJob(job=job.id, group=number, tasks=wanted, min_tasks=_minimum(workload, job, wanted - group.count))
-            yield f"{job.id}/scale/{number}/{wanted}/{workload.generation}.{job.attempt}", body
+        minimum = _minimum(workload, job, wanted - group.count)
+        if 0 < wanted != group.count or (workload.serves and minimum is not None):
+            name = f"{job.id}/scale/{number}/{wanted}/{workload.generation}.{job.attempt}"
+            if workload.serves:  # what was rejected because too few of those that stay run is tried again
+                name += f".{minimum or ''}.{sum(task.index < wanted for task in job.tasks)}"
+            yield name, ScaleJob(job=job.id, group=number, tasks=wanted, min_tasks=minimum)
 
 
 def _minimum(workload: Workload, job: Job, more: int) -> int | None:
@@ -75,4 +81,6 @@ def _minimum(workload: Workload, job: Job, more: int) -> int | None:
     if job.demand.min_tasks is None:
         return size if more < 0 and job.phase not in PENDING else None
     wanted = min(workload.min_tasks or size, size)
+    if workload.serves and job.phase not in PENDING:
+        wanted = min(wanted, job.minimum)  # one that runs keeps what it was started with, or gets less
     return wanted if wanted != job.demand.min_tasks else None

@@ -24,11 +24,12 @@ class ClusterWatch:
         self._memo = Memo()
         self._view: ClusterView | None = None
         self.pods = LocalView(api, resources.PODS, labels=names.POOL, trim=resources.without_managed_fields)
-        self.nodes = LocalView(api, resources.NODES, trim=_bare_node)
+        self.nodes = LocalView(api, resources.NODES, trim=_bare)
         self._storage = [
             LocalView(api, each, trim=resources.without_managed_fields)
             for each in (resources.VOLUME_CLAIMS, resources.VOLUMES, resources.STORAGE_CLASSES)
         ]
+        self._budgets = LocalView(api, resources.DISRUPTION_BUDGETS, trim=_bare)
         self._views: dict[str, LocalView] = {}
         self._extra: dict[resources.Resource, LocalView] = {}
 
@@ -36,8 +37,8 @@ class ClusterWatch:
         """Why the view cannot be relied on now; None if it is complete and current."""
         if not self._views:
             return "looking for kinds of workloads"
-        storage = {view.resource.kind: view for view in self._storage}
-        for kind, view in (("Pod", self.pods), *storage.items(), *self._views.items()):
+        beside = {view.resource.kind: view for view in (*self._storage, self._budgets)}
+        for kind, view in (("Pod", self.pods), *beside.items(), *self._views.items()):
             if not view.synced.is_set():
                 return view.failure or f"listing {kind} objects"
             if not view.current.is_set():
@@ -53,14 +54,14 @@ class ClusterWatch:
             workflows = [
                 item for kind in (resources.WORKFLOWS, resources.CRON_WORKFLOWS) for item in self._objects_of(kind) or ()
             ]
-            nodes = self.nodes.objects.values()
-            self._view = cluster_view(self.pods.objects.values(), kinds, nodes, self._memo, shown, evictions, storage, workflows)
+            pods, nodes, budgets = (view.objects.values() for view in (self.pods, self.nodes, self._budgets))
+            self._view = cluster_view(pods, kinds, nodes, self._memo, shown, evictions, storage, workflows, budgets)
         return self._view
 
     async def run(self) -> None:
         """Follow the server, and start following kinds that are installed later, for ever."""
         async with asyncio.TaskGroup() as group:
-            for view in (self.pods, self.nodes, *self._storage):
+            for view in (self.pods, self.nodes, *self._storage, self._budgets):
                 group.create_task(self._follow(view))
             while True:
                 for adapter in ADAPTERS:
@@ -125,6 +126,6 @@ def _metadata_only(item: resources.Object) -> resources.Object:
     return {"metadata": resources.without_managed_fields(item)["metadata"]}
 
 
-def _bare_node(node: resources.Object) -> resources.Object:
-    """What cordons need of it: a heartbeat in its status then changes nothing here."""
-    return {**resources.without_managed_fields(node), "status": {}}
+def _bare(item: resources.Object) -> resources.Object:
+    """Of a node and a budget: what changes in its status, as with a heartbeat, changes nothing here."""
+    return {**resources.without_managed_fields(item), "status": {}}

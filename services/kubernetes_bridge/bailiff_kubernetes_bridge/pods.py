@@ -22,7 +22,7 @@ NOT_GATED = Status(
 def pod_actions(
     pool: PoolView, workload: Workload, job: Job | None, pods: Sequence[Pod], status: Status | None, *, is_resizing: bool
 ) -> Iterator[Action]:
-    """status: of the workload, for the pods that wait, and for those of an evicted pod group, which has no object of its own.
+    """status: of the workload, for the pods that wait, and for evicted ones whose workload has no object that says it.
 
     is_resizing: the job is about to get another number of tasks; until then no gate is opened.
     """
@@ -38,7 +38,8 @@ def pod_actions(
     nominated = {pod.uid: pool.state.nodes[task.node].name for task, pod in reserved if pod.uid not in opened}
     for pod in active:
         if job is not None and (task := opened.get(pod.uid)) is not None:
-            yield OpenGate(pod, job.id, key_of(job, task.index), pool.state.nodes[task.node].name)
+            cost = str(-task.index) if workload.serves else ""
+            yield OpenGate(pod, job.id, key_of(job, task.index), pool.state.nodes[task.node].name, cost)
             continue
         if job is not None and _is_left_over(job, pod):
             yield EndPod(pod, f"attempt {pod.attempt} of {job.id} is over")
@@ -50,7 +51,7 @@ def pod_actions(
         yield from _told(pool, workload, job, tasks.get(pod.task_hash), pod, status)
         if pod.task_hash and workload.checkpoint and pod.checkpoint != workload.checkpoint and not workload.is_pod_group:
             yield CopyCheckpoint(pod, workload.checkpoint)
-    if workload.is_pod_group:
+    if not workload.has_status:
         for pod in pods:
             if pod.deleting and not pod.finished and pod.task_hash in tasks:
                 yield from _told(pool, workload, job, tasks[pod.task_hash], pod, status)
@@ -60,8 +61,9 @@ def _told(
     pool: PoolView, workload: Workload, job: Job | None, task: Task | None, pod: Pod, status: Status | None
 ) -> Iterator[SetPodStatus]:
     found = _status_of_pod(pool, workload, job, task, pod, status)
+    tells_job = workload.is_single_pod or workload.serves  # no object of theirs says it
     if found is not None and pod.placed != (str(found.placed), found.message):
-        yield SetPodStatus(pod, found, job.id if job is not None and workload.is_single_pod else "")
+        yield SetPodStatus(pod, found, job.id if job is not None and tells_job else "")
 
 
 def _is_left_over(job: Job, pod: Pod) -> bool:
@@ -81,7 +83,7 @@ def _status_of_pod(
         return NOT_GATED
     if job is None or task is None:
         return None
-    if workload.is_pod_group and (job.eviction or task.eviction) is not None:
+    if not workload.has_status and (job.eviction or task.eviction) is not None:
         return status
     return Status("Placed", placed_text(pool, job, task.index, pool.state.nodes[task.node].name, task.start_seq), placed=True)
 
@@ -138,7 +140,19 @@ def lacks_pods(workload: Workload, pods: Sequence[Pod]) -> str:
     """How many of its pods are there, where they are too few to run; empty: enough, or its controller makes some later."""
     wanted = workload.min_tasks or workload.size
     there = sum(not pod.deleting and (pod.succeeded or not pod.finished) for pod in pods)
-    return f"{there} of {count_text(wanted, 'pod')}" if workload.makes_all and there < wanted else ""
+    is_short = (workload.makes_all or workload.serves) and there < wanted
+    return f"{there} of {count_text(wanted, 'pod')}" if is_short else ""
+
+
+def with_pods_there(workload: Workload, pods: Sequence[Pod], least: int) -> Workload:
+    """Of a workload that serves: with as many pods as are there, since nothing is to be reserved for those that are not.
+
+    least: how many it has in any case, as far as it asks for them.
+    """
+    (role,) = workload.roles
+    there = sum(pod.is_active for pod in pods)
+    count = min(role.count, max(there, least, workload.min_tasks or 1))
+    return workload if count == role.count else replace(workload, roles=(replace(role, count=count),))
 
 
 def finished_before(job: Job, role: str, pods: Sequence[Pod]) -> int:

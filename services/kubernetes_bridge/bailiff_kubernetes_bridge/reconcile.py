@@ -10,11 +10,11 @@ from bailiff_core.model.job_spec import WORKLOAD_UID
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records.job_requests import CancelJob, ScaleJob, SubmitJob
 
-from .actions import Action, DeletePod, MarkPod, NumberPod, Send, SetWorkloadStatus, StopWorkload
+from .actions import Action, DeletePod, MarkPod, Send, SetWorkloadStatus, StopWorkload
 from .changes import changes
 from .cordons import cordons
 from .messages import PoolView, Status, status_of
-from .pods import lacks_pods, pod_actions
+from .pods import lacks_pods, pod_actions, with_pods_there
 from .responder import responses
 from .shown import show
 from .submission import KIND, Rules, is_of, run_of, submission, submission_id
@@ -71,15 +71,14 @@ def _of_workload(cluster: ClusterView, pool: PoolView, rules: Rules, workload: W
             )
         return
     pods = cluster.pods.get(workload.uid, ())
-    if workload.number_due:
-        yield from (NumberPod(pod, workload.number_due) for pod in pods)
-        return
     active = [pod for pod in pods if pod.is_active]
     requests: list[Send] = []
     if workload.deleting or workload.outcome:
         yield from _ended_workload(workload, job)
         status = status_of(pool, job, len(active)) if job is not None else None
     elif _needs_job(workload, job, active):
+        if workload.serves:
+            workload = with_pods_there(workload, pods, 0)
         run = 1 + max(run_of(workload, job.id if job else ""), run_of(workload, workload.stopped_for))
         request = submission(workload, run, rules, pool.state, pods, cluster)
         incomplete = _incomplete(workload, pods) if isinstance(request, SubmitJob) else None
@@ -95,9 +94,9 @@ def _of_workload(cluster: ClusterView, pool: PoolView, rules: Rules, workload: W
         status = status_of(pool, job, len(active))
         requests = list(changes(pool, rules, workload, job, pods)) if job.phase not in ENDED else []
         yield from requests or _stop(workload, job, status, active)
-    if status is not None and status.line != workload.status and not workload.is_pod_group:
+    if status is not None and status.line != workload.status and workload.has_status:
         yield SetWorkloadStatus(workload, status, job.id if job is not None else "")
-    yield from responses(pool, job, pods, status, cluster.evictions)
+    yield from responses(pool, workload, job, pods, status, cluster.evictions)
     if status is not None and cluster.shown is not None:
         yield from show(pool, workload, job, pods, status, cluster.shown)
     is_resizing = any(isinstance(each.body, ScaleJob) for each in requests)
@@ -112,6 +111,8 @@ def _needs_job(workload: Workload, job: Job | None, active: Sequence[Pod]) -> bo
         return True
     if job.phase not in ENDED or workload.is_single_pod:
         return False
+    if workload.serves:
+        return True  # it still asks for pods
     if workload.is_pod_group:
         return any(pod.gated and pod.job != job.id for pod in active)
     return workload.stopped_for == job.id
@@ -138,7 +139,7 @@ def _ended_workload(workload: Workload, job: Job | None) -> Iterator[Action]:
     if job is None or job.phase in ENDED or job.cancelled:
         return
     is_active = any(task.state in ("starting", "running") for task in job.tasks)
-    if workload.outcome == "complete" and is_active and not workload.deleting:
+    if workload.outcome == "complete" and is_active and not workload.deleting and not workload.serves:
         return
     reason = f"the {workload.resource.kind} was deleted" if workload.deleting else workload.outcome_reason
     yield Send(f"{job.id}/cancel", "", CancelJob(job=job.id, reason=reason[:1000]))

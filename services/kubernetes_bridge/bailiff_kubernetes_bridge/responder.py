@@ -15,16 +15,22 @@ from bailiff_kubernetes.resources import Object
 from .actions import Respond, Send
 from .messages import PoolView, Status
 from .pods import key_of
-from .workloads.model import Pod
+from .workloads.model import Pod, Workload
 
 NOTHING_TO_SAVE = "nothing of it runs that could save"
+SERVES = "its controller makes it anew, and the other replicas run on"
 ENDED = "its containers have ended"
 WITHDRAWN = "every requester has withdrawn: its job runs on"
 TOO_LATE = "every requester has withdrawn, but its job is being evicted already: it saves, and starts again by itself"
 
 
 def responses(
-    pool: PoolView, job: Job | None, pods: Sequence[Pod], status: Status | None, evictions: Mapping[str, Object]
+    pool: PoolView,
+    workload: Workload,
+    job: Job | None,
+    pods: Sequence[Pod],
+    status: Status | None,
+    evictions: Mapping[str, Object],
 ) -> Iterator[Send | Respond]:
     """evictions: those for which Bailiff is the active responder, by the pod's uid. status: of the workload."""
     for pod in pods:
@@ -32,6 +38,9 @@ def responses(
         if eviction is None:
             continue
         is_task = job is not None and any(task_hash(key_of(job, task.index)) == pod.task_hash for task in job.tasks)
+        if is_task and workload.serves and not pod.finished:
+            yield from _respond(eviction, SERVES, is_complete=True)
+            continue
         if pod.finished or not is_task or job is None or status is None:
             yield from _respond(eviction, ENDED if pod.finished else NOTHING_TO_SAVE, is_complete=True)
             continue

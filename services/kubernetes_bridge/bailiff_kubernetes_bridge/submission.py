@@ -89,7 +89,7 @@ def submission(
     demand = {
         "job": job_name(workload, run),
         "tasks": [_task_group(role, excluded[role.name]) for role in workload.roles if role.count],
-        "min_tasks": workload.min_tasks if workload.min_tasks != workload.size else None,
+        "min_tasks": workload.min_tasks if workload.serves or workload.min_tasks != workload.size else None,
         "priority_class": class_of(workload, rules, state),
         "project": workload.project or (workload.namespace if workload.namespace in projects else None),
         "grace": workload.grace or None,
@@ -103,8 +103,8 @@ def submission(
         },
         "elastic": "live",  # controllers add pods, and restart none
         "on_eviction": "requeue" if workload.requeues else "end",
-        # the failed pod is not made anew, or only if its controller so decides
-        "on_failure": "restart" if workload.requeues and not workload.in_place else "end",
+        "on_failure": _on_failure(workload),
+        "stale_grace": "never" if workload.serves else None,
         "max_failures": MAX_FAILURES,
     }
     try:
@@ -123,6 +123,13 @@ def submission(
         )
     except ValidationError as error:
         return describe_errors(error.errors(include_url=False))
+
+
+def _on_failure(workload: Workload) -> str:
+    """`end`: the failed pod is not made anew, or only if its controller so decides."""
+    if workload.serves:
+        return "replace"
+    return "restart" if workload.requeues and not workload.in_place else "end"
 
 
 def _requester(workload: Workload, rules: Rules, cluster: ClusterView) -> str:

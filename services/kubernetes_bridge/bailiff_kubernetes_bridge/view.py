@@ -1,6 +1,5 @@
 """The cluster as `reconcile` sees it: workloads with Bailiff's label, and their pods, made from the API's objects."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,11 +9,12 @@ from bailiff_kubernetes.task_keys import attempt_of
 
 from .memo import Memo
 from .responder import active_evictions
-from .workloads.adapters import ADAPTERS, Adapter, pod_keys
+from .workloads.adapters import ADAPTERS, Adapter, is_of_group, pod_keys
 from .workloads.common import checkpoint_of
 from .workloads.model import Pod, Workload
 from .workloads.node_affinity import required_terms
-from .workloads.pod_groups import GroupKey, group_key, group_uid, is_finished, key_alone, numbers_due, pod_group, role_of
+from .workloads.pod_groups import GroupKey, group_key, group_uid, is_finished, pod_group, role_of
+from .workloads.replicas import budget_of
 from .workloads.volumes import Storage
 
 
@@ -46,23 +46,28 @@ def cluster_view(
     evictions: Iterable[resources.Object] = (),
     storage: Sequence[resources.Object] = (),
     workflows: Iterable[resources.Object] = (),
+    budgets: Iterable[resources.Object] = (),
 ) -> ClusterView:
     """objects: by kind; a kind that the cluster does not have is left out. memo: of the view before. storage: of all three kinds.
+    budgets: PodDisruptionBudgets.
 
     With it, a workload whose object and pods have not changed is the same `Workload` with the same pods.
     """
     kept = Memo() if memo is None else memo
     items = {kind: list(found) for kind, found in objects.items()}
     jobsets = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in items.get(resources.JOBSETS.kind, ())}
+    of_namespaces: dict[str, list[resources.Object]] = {}
+    for budget in budgets:
+        of_namespaces.setdefault(budget["metadata"]["namespace"], []).append(budget)
     known: list[tuple[Adapter, resources.Object, Workload]] = []
     for adapter in ADAPTERS:
         for item in items.get(adapter.resource.kind, ()):
-            jobset = (
-                jobsets.get((item["metadata"]["namespace"], item["metadata"]["name"]))
-                if adapter.resource == resources.TRAIN_JOBS
-                else None
-            )
-            workload = kept.of(("workload", resources.uid_of(item)), partial(adapter.workload, item, jobset), item, jobset)
+            beside = None
+            if adapter.resource == resources.TRAIN_JOBS:
+                beside = jobsets.get(resources.key_of(item))
+            elif adapter.resource in (resources.REPLICA_SETS, resources.STATEFUL_SETS):
+                beside = budget_of(item, of_namespaces.get(item["metadata"]["namespace"], ()))
+            workload = kept.of(("workload", resources.uid_of(item)), partial(adapter.workload, item, beside), item, beside)
             if workload.pool:
                 known.append((adapter, item, workload))
     workloads = {workload.uid: workload for _, _, workload in known}
@@ -70,9 +75,7 @@ def cluster_view(
     members: dict[str, list[Pod]] = {}
     groups: dict[GroupKey, list[resources.Object]] = {}
     apart: dict[GroupKey, Workload] = {}
-    present = [*pods]
-    numbers = numbers_due(present)
-    for pod in present:
+    for pod in pods:
         owner = next((owners[key] for key in pod_keys(pod) if key in owners), None)
         if owner is not None and owner[2].apart:
             groups.setdefault(group_key(pod), []).append(pod)
@@ -83,13 +86,13 @@ def cluster_view(
                 kept.of(("pod", resources.uid_of(pod)), partial(_member, adapter, item, workload.uid, pod), pod, item)
             )
         elif resources.labels_of(pod).get(names.POOL) and not _is_controlled_by_known_kind(pod):
-            groups.setdefault(key_alone(pod) if resources.uid_of(pod) in numbers else group_key(pod), []).append(pod)
+            groups.setdefault(group_key(pod), []).append(pod)
     found: dict[str, Sequence[Pod]] = {
         uid: kept.of(("members", uid), partial(tuple, those), *those) for uid, those in members.items()
     }
     for key, those in groups.items():
-        of, number = apart.get(key), sys.intern(numbers.get(group_uid(key), ""))
-        workload, group = kept.of(("group", key), partial(_group, key, those, of, number), *those, of, number)
+        of = apart.get(key)
+        workload, group = kept.of(("group", key), partial(_group, key, those, of), *those, of)
         workloads[workload.uid], found[workload.uid] = workload, group
     stored = kept.of(("storage",), partial(_storage, storage), *storage)
     kept.forget()
@@ -114,14 +117,16 @@ def _member(adapter: Adapter, item: resources.Object, workload: str, pod: resour
     return _pod(pod, workload, *adapter.place(item, pod))
 
 
-def _group(key: GroupKey, pods: Sequence[resources.Object], of: Workload | None, number: str) -> tuple[Workload, Sequence[Pod]]:
+def _group(key: GroupKey, pods: Sequence[resources.Object], of: Workload | None) -> tuple[Workload, Sequence[Pod]]:
     uid = group_uid(key)
-    return pod_group(key, pods, of, number), tuple(_pod(pod, uid, role_of(pod), None) for pod in pods)
+    return pod_group(key, pods, of), tuple(_pod(pod, uid, role_of(pod), None) for pod in pods)
 
 
 def _is_controlled_by_known_kind(pod: resources.Object) -> bool:
     """Of a workload that is not labelled, or not listed yet: not a plain pod."""
     owner = resources.controller_of(pod)
+    if is_of_group(resources.labels_of(pod)):
+        return False
     return owner is not None and owner.get("kind") in {adapter.resource.kind for adapter in ADAPTERS} | {"RayCluster"}
 
 

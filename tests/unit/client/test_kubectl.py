@@ -17,6 +17,14 @@ def item(kind, name, *, owner=None, annotations=None, conditions=()):
     return {"kind": kind, "metadata": metadata, "status": {"conditions": list(conditions)}}
 
 
+def replica(name, created):
+    placed = {"type": "bailiff.io/Placed", "reason": "Placed", "message": f"{name} starts (pool-a#9)"}
+    owner = ("apps/v1", "ReplicaSet", "web-7d")
+    found = item("Pod", name, owner=owner, annotations={"bailiff.io/job": "a.web-7d"}, conditions=[placed])
+    found["metadata"]["creationTimestamp"] = created
+    return found
+
+
 OBJECTS = {
     "job/train": item("Job", "train", annotations={"bailiff.io/job": "a.train-1", "bailiff.io/status": STATUS}),
     "job.batch/train": item("Job", "train", annotations={"bailiff.io/job": "a.train-1", "bailiff.io/status": STATUS}),
@@ -28,6 +36,11 @@ OBJECTS = {
         conditions=[{"type": "bailiff.io/Placed", "reason": "Placed", "message": "task 0 starts on n1 (pool-a#9)"}],
     ),
     "job/new": item("Job", "new"),
+    "deployment/web": item("Deployment", "web") | {"spec": {"selector": {"matchLabels": {"app": "web"}}}},
+    "replicaset.apps/web-7d": item("ReplicaSet", "web-7d", owner=("apps/v1", "Deployment", "web")),
+    "deployment.apps/web": item("Deployment", "web"),
+    "pod/web-7d-a": replica("web-7d-a", "1"),
+    "pods": {"items": [replica("web-7d-a", "1"), replica("web-7d-b", "2")]},
 }
 
 
@@ -58,6 +71,13 @@ def test_a_workload_is_explained_by_its_job(calls):
 
 def test_a_pod_is_explained_by_its_workload():
     assert kubectl.command_for(["explain", "pod/train-0"]) == ["explain", "--pool", "pool-a", "--", "a.train-1"]
+
+
+def test_a_deployment_is_explained_by_its_newest_pod_and_a_replica_by_itself(calls):
+    assert kubectl.command_for(["explain", "deployment/web", "-n", "a"]) == ["explain", "--pool", "pool-a", "--", "a.web-7d"]
+    assert ["kubectl", "get", "pods", "-o", "json", "--selector=app=web", "-n", "a"] in calls
+    assert kubectl.command_for(["why", "deployment/web"]) == "Placed: web-7d-b starts (pool-a#9)"
+    assert kubectl.command_for(["why", "pod/web-7d-a"]) == "Placed: web-7d-a starts (pool-a#9)"
 
 
 def test_why_needs_nothing_but_kubectl():

@@ -44,6 +44,19 @@ a core member lost stops the gang
 a member that fails stops the gang surplus or not
     elastic; exits wide code=1 task=7; => EvictionDecided wide cause=gang-failure tasks=""
 
+a member that is replaced stops no other whatever its exit code
+    node n1: 8 gpus; runs serve: 3 x 1 gpu, min 1, max_failures 0, on_failure replace; ends serve code=0 task=1
+    => JobShrunk serve tasks=1 outcome=lost cause=exit; serve is running; ends serve code=7 task=2; => JobShrunk serve tasks=2
+    serve.running = 0; wait 16s; serve.members = 0 1 2; serve is running
+
+members that are replaced do not end their job together either
+    node n1: 8 gpus; runs serve: 2 x 1 gpu, min 1, max_failures 0, on_failure replace; ends serve code=0
+    => JobRequeued serve outcome=lost
+
+a member that is replaced was preempted if it had its notice
+    node n1: 3 gpus; runs serve: 3 x 1 gpu, min 1, on_failure replace; submit demo: interactive, 1 gpu; propose
+    => PreemptionDecided victims.*.tasks=2; yields serve code=0; => JobShrunk serve outcome=preempted
+
 with a grace for stale gangs it may get another member
     rules {protections: {stale_gang: 1m}}; node n1: 2 gpus; node n2: 1 gpu; runs gang: 3 x 1 gpu; lost n2
     => JobShrunk gang tasks=0 outcome=lost; gang.stale_since = now; node n3: 1 gpu; wait 30s; => JobGrown gang

@@ -5,7 +5,7 @@ from tests.kits.bridge import World
 from tests.kits.bridge_objects import POOL, gated, job_object, message, plain_pod
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes_bridge.annotations import REPLICA, STATUS
+from bailiff_kubernetes_bridge.annotations import STATUS
 from bailiff_kubernetes_bridge.submission import Rules
 
 LWS = "leaderworkerset.sigs.k8s.io"
@@ -80,74 +80,6 @@ def owned(name, kind, owner, labels=None, annotations=None, **more):
     pod["metadata"]["annotations"] |= annotations or {}
     pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}]
     return pod
-
-
-def replica(name, **more):
-    return owned(f"web-7d-{name}", "ReplicaSet", "web-7d", gpus=2, **more)
-
-
-def test_each_replica_of_a_deployment_is_a_job_and_the_pod_that_replaces_it_keeps_its_place(world):
-    world.add(replica("a"), replica("b"))
-    runs(world)
-    assert phases(world, "web-7d") == ["running", "running"]
-    first = world.job("web-7d-0")
-    world.story.evict(first.id)
-    world.settle()
-    assert world.pods["web-7d-a"]["metadata"]["annotations"][REPLICA] == "0"
-    world.pods["web-7d-a"]["metadata"]["deletionTimestamp"] = "now"
-    world.add(replica("c"))
-    world.settle()
-    assert len(world.jobs()) == 2
-    del world.pods["web-7d-a"]
-    world.story.yields(first.id)
-    runs(world)
-    assert gated(world.pods_of("web-7d-c")) == [False]
-    assert (world.job("web-7d-0").id, first.phase, first.attempt) == (first.id, "running", 2)
-    assert world.job("web-7d-1").attempt == 1
-
-
-def test_a_number_that_two_replicas_have_is_one_of_theirs(world):
-    """A user's template says it, or the second came before the first one's was seen."""
-    world.add(replica("a", annotations={REPLICA: "3"}), replica("b", annotations={REPLICA: "3"}), replica("c"))
-    runs(world)
-    assert [world.pods[f"web-7d-{name}"]["metadata"]["annotations"][REPLICA] for name in "abc"] == ["3", "0", "1"]
-    assert phases(world, "web-7d") == ["running"] * 3
-
-
-def test_a_replica_that_has_a_job_and_no_number_is_that_job_alone(world):
-    """Of a bridge of before."""
-    pod = replica("a")
-    pod["metadata"]["annotations"][names.JOB] = "team-a.web-7d-a-uidweb7d"
-    world.add(pod)
-    runs(world)
-    assert phases(world, "web-7d-a") == ["running"]
-
-
-def test_a_replica_of_a_stateful_set_keeps_its_place(world):
-    world.add(owned("db-0", "StatefulSet", "db", gpus=2))
-    runs(world)
-    first = world.job("db-0")
-    world.story.evict(first.id)
-    world.evicted("db-0")
-    again = owned("db-0", "StatefulSet", "db", gpus=2)
-    again["metadata"]["uid"] = "uid-again"
-    world.add(again)
-    runs(world)
-    assert (world.job("db-0").id, world.job("db-0").phase, world.job("db-0").attempt) == (first.id, "running", 2)
-
-
-def test_it_keeps_its_place_also_where_its_pod_is_gone_before_the_log_has_its_release(world):
-    world.add(owned("db-0", "StatefulSet", "db", gpus=2))
-    runs(world)
-    first = world.job("db-0")
-    world.story.evict(first.id)
-    world.settle()
-    world.pods.clear()
-    world.settle()
-    assert not first.cancelled
-    world.story.yields(first.id)
-    world.settle()
-    assert (world.job("db-0").id, first.attempt) == (first.id, 2)
 
 
 def led(group, worker):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.kits.bridge import World
-from tests.kits.bridge_objects import job_object
+from tests.kits.bridge_objects import job_object, replicas_object
 from tests.kits.bridge_rounds import Rounds
 
 from bailiff_core.records.job_requests import EvictJob
@@ -97,3 +97,15 @@ def test_an_eviction_is_looked_at_with_its_pods_workload(world: World) -> None:
     assert rounds.round() == set()
     world.evictions = [asked_for(world.pods_of("train")[0])]
     assert rounds.round() == {world.objects["train"]["metadata"]["uid"]}
+
+
+def test_of_a_job_that_serves_the_next_responder_ends_the_one_replica() -> None:
+    world = World()
+    world.add(replicas_object("ReplicaSet", "web", 2))
+    job = world.run("web")
+    world.evictions = [asked_for(world.pods_of("web")[0])]
+    world.settle()
+    assert not [send for send in world.sent if isinstance(send.body, EvictJob)]
+    assert answer(world)["message"] == "its controller makes it anew, and the other replicas run on"
+    assert "completionTime" in answer(world)
+    assert job.phase == "running"

@@ -90,7 +90,7 @@ class JobOptions:
     max_failures: Annotated[
         int | None, typer.Option(help="Maximum number of retries after failures. Default: that of the policy.")
     ] = None
-    on_failure: Annotated[str | None, typer.Option(help="restart (default) or end.")] = None
+    on_failure: Annotated[str | None, typer.Option(help="restart (default), end, or replace: the others run on.")] = None
     working_dir: Annotated[str | None, typer.Option(help="Working directory on the node.")] = None
     image: Annotated[str | None, typer.Option(help="Container image.")] = None
     sim_run_for: Annotated[str | None, typer.Option(metavar="TIME", help="Simulate a job that runs for this time.")] = None

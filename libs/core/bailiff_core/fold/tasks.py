@@ -73,8 +73,9 @@ def task_start_refused(state: PoolState, fact: facts.TaskStartRefused) -> None:
 def task_exited(state: PoolState, fact: facts.TaskExited) -> None:
     """Its resources are releasing."""
     job, task = _find(state, fact)
+    is_lost = fact.unobserved or (job.demand.on_failure == "replace" and not task.notified)
     with changing(state, job, task):
-        task.state, task.exit_code = "exited", None if fact.unobserved else fact.exit_code
+        task.state, task.exit_code = "exited", None if is_lost else fact.exit_code
         task.reported_done = fact.done or job.demand.on_term == "finish"
         task.start_failed = task.started_at is None
     _note_leaving(job, task)

@@ -96,7 +96,8 @@ class JobDemand(Document):
         kill_after: The part of the grace from TERM to KILL.
         stale_grace: How long the gang may run below its minimum; never: it is not evicted for that. A claim.
         on_failure: Whether the gang restarts after a task fails or is lost, or ends. After failures it restarts at most
-            `max_failures` times.
+            `max_failures` times. Or `replace`, for tasks that serve: one that ends, with whatever exit code, is lost, and the
+            others run on while the job has its minimum.
         restart_backoff: Delay before the first restart, doubled for each further one; at least the policy's.
         on_term: What exit code 0 after an eviction notice means: the task was preempted and starts again, or it has finished.
         elastic: How the number of tasks of a job with a minimum changes: live, or by restarting all tasks; live where the record
@@ -131,7 +132,7 @@ class JobDemand(Document):
     on_eviction: Literal["requeue", "end"] = "requeue"
     on_term: Literal["restart", "finish"] = "restart"
     max_failures: Annotated[Integer, Field(ge=0, le=1000)] | None = None
-    on_failure: Literal["restart", "end"] = "restart"
+    on_failure: Literal["restart", "end", "replace"] = "restart"
     restart_backoff: Duration | None = None
     elastic: Literal["live", "restart"] | None = None
     pack: Literal["binpack", "spread"] | None = None

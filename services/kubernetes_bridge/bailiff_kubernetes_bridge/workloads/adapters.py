@@ -6,9 +6,11 @@ from typing import Any
 
 from bailiff_core.humanize import count_text
 from bailiff_kubernetes import names, resources
+from bailiff_kubernetes_bridge.annotations import POD_GROUP
 
 from .common import count_of, described, ended, template_of
 from .model import Workload
+from .replicas import ordinal_of, replicas, template_labels
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 JOBSET_NAME, JOBSET_ROLE, JOBSET_INDEX = (
@@ -38,8 +40,9 @@ PodKey = tuple[str, str, str]
 class Adapter:
     """A kind of workload.
 
-    workload: reads one object; the second argument is the JobSet of the same name, where there is one. key: one of its
-    pods' `pod_keys`. place: the role and rank of a pod of this object. suspend: the patch that suspends it, or resumes it.
+    workload: reads one object; the second argument is the JobSet of the same name, or the PodDisruptionBudget of its pods,
+    where there is one. key: one of its pods' `pod_keys`. place: the role and rank of a pod of this object. suspend: the patch
+    that suspends it, or resumes it.
     """
 
     resource: resources.Resource
@@ -232,6 +235,28 @@ def _leader_worker_set(item: resources.Object, _: resources.Object | None) -> Wo
     )
 
 
+# --- ReplicaSet, StatefulSet
+
+
+def _replicas(item: resources.Object, resource: resources.Resource, budget: resources.Object | None) -> Workload:
+    """Those of a LeaderWorkerSet, and those whose pods are gangs by a label, are no workloads of their own."""
+    found = replicas(item, resource, budget)
+    return replace(found, pool="") if is_of_group(template_labels(item)) else found
+
+
+def is_of_group(labels: Mapping[str, str]) -> bool:
+    """Whether a pod with these labels is a gang with others, whatever controls it."""
+    return POD_GROUP in labels or LWS_NAME in labels
+
+
+def _replica_set(item: resources.Object, budget: resources.Object | None) -> Workload:
+    return _replicas(item, resources.REPLICA_SETS, budget)
+
+
+def _stateful_set(item: resources.Object, budget: resources.Object | None) -> Workload:
+    return _replicas(item, resources.STATEFUL_SETS, budget)
+
+
 def _number(text: Any) -> int | None:
     return int(text) if isinstance(text, str) and text.isdecimal() else None
 
@@ -242,6 +267,8 @@ ADAPTERS: tuple[Adapter, ...] = (
     Adapter(resources.TRAIN_JOBS, _train_job, _by_name, _jobset_place, _suspend),
     Adapter(resources.PYTORCH_JOBS, _pytorch_job, _by_uid, _pytorch_place, lambda on: {"spec": {"runPolicy": {"suspend": on}}}),
     Adapter(resources.LEADER_WORKER_SETS, _leader_worker_set, _by_set_name, lambda _, __: ("", None), _suspend),
+    Adapter(resources.REPLICA_SETS, _replica_set, _by_uid, lambda _, __: ("pod", None), _suspend),
+    Adapter(resources.STATEFUL_SETS, _stateful_set, _by_uid, lambda item, pod: ("pod", ordinal_of(item, pod)), _suspend),
     Adapter(resources.RAY_JOBS, _ray_job, _by_ray_cluster, _ray_place, _suspend),
 )
 """All kinds of workloads that are objects of their own; pod groups are in `pod_groups`."""

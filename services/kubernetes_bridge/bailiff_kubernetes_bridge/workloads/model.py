@@ -38,14 +38,14 @@ class Workload:
 
     submitted_by: who created it, as the admission policy wrote it; empty: nobody vouches for it. owner: the uid of what
     controls it. generation: rises with every change of its spec. min_tasks: the least number of pods that run together; None:
-    all. can_suspend: its kind has `spec.suspend`. makes_all: its controller makes all pods at once, so that one that is
-    missing is none of later. requeues: its controller makes evicted pods anew. resizes: its controller makes or deletes pods
-    when its size changes; else only the next time that it makes them all. outcome: that it has ended, and why. problem: why
-    it cannot be submitted. is_single_pod: it is one plain pod, which never is another workload's. apart: why its pods, or
-    groups of them, are jobs of their own; empty: they are its tasks. in_place: it is one of these, made anew under the same
-    number. number_due: the number that it is to get before it is submitted. stopped_for: the ended job for which the bridge
-    has suspended it. status: what the bridge last wrote about it. grace: from the notice to KILL, as a job file has it.
-    preempts: whether its pods may have others evicted for them.
+    all. makes_all: its controller makes all pods at once, so that one that is missing is none of later. requeues: its
+    controller makes evicted pods anew. resizes: its controller makes or deletes pods when its size changes; else only the next
+    time that it makes them all. outcome: that it has ended, and why. problem: why it cannot be submitted. is_single_pod: it is
+    one plain pod, which never is another workload's. apart: why its pods, or groups of them, are jobs of their own; empty: they
+    are its tasks. in_place: it is one of these, made anew under the same number. serves: its pods serve: none waits for
+    another, and one that ends is made anew. stopped_for: the ended job for which the bridge has suspended it. status: what the
+    bridge last wrote about it. grace: from the notice to KILL, as a job file has it. preempts: whether its pods may have others
+    evicted for them.
     """
 
     resource: Resource
@@ -65,7 +65,6 @@ class Workload:
     grace: str = ""
     preempts: bool = True
     suspended: bool = False
-    can_suspend: bool = True
     makes_all: bool = False
     requeues: bool = True
     resizes: bool = True
@@ -76,7 +75,7 @@ class Workload:
     is_single_pod: bool = False
     apart: str = ""
     in_place: bool = False
-    number_due: str = ""
+    serves: bool = False
     stopped_for: str = ""
     status: str = ""
     checkpoint: tuple[tuple[str, str], ...] = ()
@@ -90,6 +89,11 @@ class Workload:
     def is_pod_group(self) -> bool:
         """Whether it is made of plain pods, without an object of its own."""
         return self.resource == PODS
+
+    @property
+    def has_status(self) -> bool:
+        """Whether its object has a place for its state. What Bailiff wrote on a ReplicaSet, its Deployment would overwrite."""
+        return not self.is_pod_group and not self.serves
 
 
 @dataclass(frozen=True)

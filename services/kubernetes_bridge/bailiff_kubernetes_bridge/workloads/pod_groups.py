@@ -2,12 +2,11 @@
 workers, or one pod alone. A pod or group that has a number is the same one when its controller makes it anew."""
 
 import hashlib
-import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import JOBS, PODS, Object, annotations_of, controller_of, is_gated, labels_of, owner_of, uid_of
-from bailiff_kubernetes_bridge.annotations import POD_GROUP, REPLICA, STATUS
+from bailiff_kubernetes.resources import JOBS, PODS, Object, annotations_of, controller_of, labels_of, owner_of, uid_of
+from bailiff_kubernetes_bridge.annotations import POD_GROUP, STATUS
 
 from .adapters import COMPLETION_INDEX, LWS_GROUP, LWS_NAME, LWS_SIZE
 from .common import checkpoint_of, grace_of, make_role
@@ -21,47 +20,15 @@ GroupKey = tuple[str, str, str]
 
 
 def group_key(pod: Object) -> GroupKey:
-    labels, owner, metadata = labels_of(pod), controller_of(pod), pod["metadata"]
-    namespace, index = metadata["namespace"], annotations_of(pod).get(COMPLETION_INDEX)
+    labels, owner = labels_of(pod), controller_of(pod)
+    namespace, index = pod["metadata"]["namespace"], annotations_of(pod).get(COMPLETION_INDEX)
     if POD_GROUP in labels:
         return namespace, "", labels[POD_GROUP]
     if LWS_NAME in labels:
         return namespace, LWS_NAME, f"{labels[LWS_NAME]}-{labels.get(LWS_GROUP, '')}"
-    if owner is not None and owner["kind"] == "StatefulSet":
-        return namespace, owner["uid"], metadata["name"]
-    if owner is not None and owner["kind"] == "ReplicaSet" and REPLICA in annotations_of(pod):
-        return namespace, owner["uid"], f"{owner['name']}-{annotations_of(pod)[REPLICA]}"
     if owner is not None and owner["kind"] == JOBS.kind and index is not None:
         return namespace, owner["uid"], f"{owner['name']}-{index}"
-    return key_alone(pod)
-
-
-def key_alone(pod: Object) -> GroupKey:
-    return pod["metadata"]["namespace"], "", f"pod/{uid_of(pod)}"
-
-
-def numbers_due(pods: Iterable[Object]) -> Mapping[str, str]:
-    """The number that a gated pod of a ReplicaSet is to get, by its uid: the least that no other pod has which stays.
-
-    Two pods have the same one where the user's template says it, or where the second came before the first one's was known.
-    """
-    of_sets: dict[str, list[Object]] = {}
-    for pod in pods:
-        owner = controller_of(pod)
-        if owner is not None and owner["kind"] == "ReplicaSet" and POD_GROUP not in labels_of(pod) and _stays(pod):
-            of_sets.setdefault(owner["uid"], []).append(pod)
-    found: dict[str, str] = {}
-    for those in of_sets.values():
-        taken, due = set(), []
-        for pod in sorted(those, key=_age):
-            number, job = annotations_of(pod).get(REPLICA, ""), annotations_of(pod).get(names.JOB)
-            if number.isdecimal() and number not in taken:
-                taken.add(number)
-            elif is_gated(pod) and (number or not job):  # one with a job and without a number is its job alone
-                due.append(uid_of(pod))
-        free = (number for number in map(str, itertools.count()) if number not in taken)
-        found |= dict(zip(due, free, strict=False))
-    return found
+    return namespace, "", f"pod/{uid_of(pod)}"
 
 
 def _stays(pod: Object) -> bool:
@@ -95,8 +62,8 @@ def role_of(pod: Object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None, number: str = "") -> Workload:
-    """The workload of these pods. of: the workload whose pods are apart, which says what they do not. number: for its pod."""
+def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None) -> Workload:
+    """The workload of these pods. of: the workload whose pods are apart, which says what they do not."""
     namespace, controller, name = key
     members = sorted(pods, key=_age)
     first, active = members[0], [pod for pod in members if _stays(pod)]
@@ -140,12 +107,10 @@ def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None, number
         project=labels_of(first).get(names.PROJECT, "") if of is None else of.project,
         grace=annotations_of(first).get(names.GRACE) or grace_of(pod["spec"] for pod in members) if of is None else of.grace,
         preempts=all(pod["spec"].get("preemptionPolicy") != "Never" for pod in members),
-        can_suspend=False,
         requeues=not alone and all(controller_of(pod) is not None for pod in members),
         problem=problem or ("" if of is None else of.problem),
         is_single_pod=alone,
         in_place=bool(controller),
-        number_due=number,
         status=annotations_of(first).get(STATUS, ""),
         checkpoint=checkpoint_of(first),
     )
