@@ -1,6 +1,7 @@
 """The job that stands for a workload: its name, its demand, and the request that submits it."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,7 +22,7 @@ from .view import ClusterView
 from .workloads.model import Pod, Role, Workload
 from .workloads.node_affinity import meets, terms_text
 from .workloads.taints import untolerated
-from .workloads.volumes import unmet_volume
+from .workloads.volumes import ONE_POD, claim_names, is_for_one_pod, unmet_volume
 
 CLUSTER, KIND, NAMESPACE, NAME = (f"kubernetes/{name}" for name in ("cluster", "kind", "namespace", "name"))
 MAX_FAILURES = 1000  # the workload's own controller counts failures, and ends it
@@ -79,6 +80,8 @@ def submission(
         return "nobody vouches for who created it: install the admission policies of deploy/kubernetes, and create it again"
     if workload.min_tasks is not None and not 1 <= workload.min_tasks <= workload.size:
         return f"bailiff.io/min-tasks is {workload.min_tasks}, and it has {workload.size} pods"
+    if taken := _taken_claim(workload, cluster):
+        return taken
     excluded: dict[str, list[str]] = {}
     for role in workload.roles:
         why = _why_not(role, workload.namespace, state, pods, cluster)
@@ -151,6 +154,27 @@ def submission_id(request: SubmitJob, state: PoolState) -> str:
 def is_of(job: Job, rules: Rules) -> bool:
     """Whether the job stands for a workload of this cluster."""
     return job.demand.labels.get(CLUSTER) == rules.cluster
+
+
+def _taken_claim(workload: Workload, cluster: ClusterView) -> str:
+    """A claim of one pod at a time that several of its pods, or another pod on a node, would use, for people; empty: none."""
+    users: Counter[str] = Counter()
+    for role in workload.roles:
+        users.update(dict.fromkeys(claim_names(role.volumes), role.count))
+    for name, count in users.items():
+        if not is_for_one_pod(cluster.storage.claims.get((workload.namespace, name))):
+            continue
+        if count > 1:
+            return f"the claim {name} is for one pod ({ONE_POD}), and {count} of its pods use it"
+        for uid, pods in cluster.pods.items():
+            for pod in pods:
+                if uid != workload.uid and name in pod.claims and _holds(pod, workload.namespace):
+                    return f"the claim {name} is for one pod ({ONE_POD}), and {pod.name} uses it"
+    return ""
+
+
+def _holds(pod: Pod, namespace: str) -> bool:
+    return pod.namespace == namespace and bool(pod.node) and not pod.finished
 
 
 def _why_not(role: Role, namespace: str, state: PoolState, pods: Sequence[Pod], cluster: ClusterView) -> dict[str, str]:

@@ -15,7 +15,7 @@ from .workloads.model import Pod, Workload
 from .workloads.node_affinity import required_terms
 from .workloads.pod_groups import GroupKey, group_key, group_uid, is_finished, pod_group, role_of
 from .workloads.replicas import budget_of
-from .workloads.volumes import Storage
+from .workloads.volumes import Storage, claim_names, claiming
 
 
 @dataclass(frozen=True)
@@ -159,4 +159,5 @@ def _pod(item: resources.Object, workload: str, role: str, index: int | None) ->
         nominated=(item.get("status") or {}).get("nominatedNodeName") or "",
         placed=None if condition is None else (str(condition.get("status")), str(condition.get("message") or "")),
         checkpoint=checkpoint_of(item),
+        claims=claim_names(claiming(spec)),
     )

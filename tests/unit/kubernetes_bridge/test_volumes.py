@@ -131,3 +131,31 @@ def test_pods_of_a_group_with_claims_of_their_own_go_each_to_its_volume(world):
     world.add(*pods)
     world.run("ring")
     assert {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in world.pods.values()} == {"w-1": "n2", "w-2": "n1"}
+
+
+def test_of_a_claim_for_one_pod_another_workload_waits_until_it_is_free(world):
+    one_pod = claim(volume="v", accessModes=["ReadWriteOncePod"])
+    bound = volume("v", "n1", phase="Bound")
+    world.storage = [storage_class(), one_pod, bound]
+    world.add(train(of(), name="first"))
+    world.run("first")
+    world.add(train(of()))
+    world.settle()
+    (pod,) = world.pods_of("first")
+    said = f"the claim data is for one pod (ReadWriteOncePod), and {pod['metadata']['name']} uses it"
+    assert world.objects["train"]["metadata"]["annotations"][STATUS] == f"NotSubmitted: not submitted to test: {said}"
+    world.finish("first", 0)
+    world.settle()
+    assert world.job("train").phase == "starting"
+
+
+def test_a_claim_for_one_pod_is_of_no_use_to_two(world):
+    world.storage = [storage_class(), claim(volume="v", accessModes=["ReadWriteOncePod"]), volume("v", "n1", phase="Bound")]
+    item = train(of())
+    item["spec"] |= {"parallelism": 2, "completions": 2}
+    world.add(item)
+    world.settle()
+    assert not world.jobs()
+    assert world.objects["train"]["metadata"]["annotations"][STATUS].endswith(
+        "the claim data is for one pod (ReadWriteOncePod), and 2 of its pods use it"
+    )

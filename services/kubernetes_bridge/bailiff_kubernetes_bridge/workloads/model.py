@@ -103,7 +103,8 @@ class Pod:
     index: its rank within its role, where its controller gives it one. placed: its condition `bailiff.io/Placed`, as status and
     message. task_hash: of the task that it is, in this attempt of its job; job: that job, or the one of its group. finished: its
     containers have ended. node_terms: how many node selector terms it requires by itself. tolerations: of taints of nodes.
-    nominated: the node where kube-scheduler keeps room for it. preempts: whether others may be evicted for it.
+    nominated: the node where kube-scheduler keeps room for it. preempts: whether others may be evicted for it. claims: the names
+    of its PersistentVolumeClaims.
     """
 
     namespace: str
@@ -126,6 +127,7 @@ class Pod:
     node: str = ""
     nominated: str = ""
     placed: tuple[str, str] | None = None
+    claims: tuple[str, ...] = ()
     checkpoint: tuple[tuple[str, str], ...] = ()
 
     @property

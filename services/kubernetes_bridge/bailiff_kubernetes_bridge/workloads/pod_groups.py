@@ -13,7 +13,7 @@ from .common import checkpoint_of, grace_of, make_role
 from .model import Workload
 from .node_affinity import required_terms
 from .quantities import BadPodSpec, pod_resources
-from .volumes import claiming
+from .volumes import claim_names, claiming
 
 GroupKey = tuple[str, str, str]
 """Namespace, uid of the controller whose pods have numbers, and name of a group; without a group it is the uid of its pod."""
@@ -57,7 +57,7 @@ def role_of(pod: Object) -> str:
     affinity = [term["matchExpressions"] for term in required_terms(pod["spec"]) if term.get("matchExpressions")]
     if affinity:  # without the node that an open gate has added
         text += f"/{affinity}"
-    if claims := sorted(each["persistentVolumeClaim"]["claimName"] for each in claiming(pod["spec"]) if "ephemeral" not in each):
+    if claims := sorted(claim_names(claiming(pod["spec"]))):
         text += f"/{claims}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

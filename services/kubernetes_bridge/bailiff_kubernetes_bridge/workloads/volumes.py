@@ -1,6 +1,6 @@
 """Whether a pod's volumes let it go to a node, as kube-scheduler judges it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bailiff_kubernetes.quantities import exactly
@@ -9,6 +9,7 @@ from bailiff_kubernetes.resources import Object, annotations_of, labels_of
 from .node_affinity import holds, meets, terms_text
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
+ONE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
@@ -24,6 +25,16 @@ class Storage:
 def claiming(spec: Object) -> tuple[Object, ...]:
     """The volumes of a pod that are claims, or make one for it."""
     return tuple(each for each in spec.get("volumes") or () if "persistentVolumeClaim" in each or "ephemeral" in each)
+
+
+def claim_names(volumes: Iterable[Object]) -> tuple[str, ...]:
+    """Of the claims that the user named, and not of those that are made for each pod."""
+    return tuple(each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each)
+
+
+def is_for_one_pod(claim: Object | None) -> bool:
+    """Whether one pod of the cluster at a time may use it."""
+    return claim is not None and ONE_POD in (claim["spec"].get("accessModes") or ())
 
 
 def unmet_volume(node: Object, namespace: str, volumes: Sequence[Object], storage: Storage) -> str:
