@@ -127,7 +127,10 @@ class World:
     def _replicate(self, item: Object) -> None:
         """As their controllers do it: pods until there are enough, and of too many the cheapest deleted; no other is replaced."""
         spec, metadata = item["spec"], item["metadata"]
-        own = [pod for pod in self.pods.values() if pod["metadata"].get("ownerReferences", [{}])[0].get("uid") == metadata["uid"]]
+        of_it = (
+            pod for pod in self.pods.values() if pod["metadata"].get("ownerReferences", [{}])[0].get("uid") == metadata["uid"]
+        )
+        own = [pod for pod in of_it if "deletionTimestamp" not in pod["metadata"]]
         if item["kind"] == "ReplicaSet":
             ordered = sorted(own, key=_deletion_order)
             for pod in ordered[: max(0, len(own) - spec["replicas"])]:

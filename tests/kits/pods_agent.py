@@ -63,11 +63,12 @@ class PodRuntime(Runtime):
 
     async def _follow(self, launch: Launch) -> None:
         """Until the pod has ended or gone; a pod that is not there yet is waited for."""
-        key, seen, code = launch.key, False, TERMINATED
+        key, seen, code = launch.key, "", TERMINATED
         while True:
             pod = await self._pod(key)
-            seen = seen or pod is not None
-            if (pod is None and seen) or (not seen and self._ended[key].is_set()):
+            uid = "" if pod is None else pod["metadata"]["uid"]
+            seen = seen or uid
+            if uid != seen or (not seen and self._ended[key].is_set()):
                 break
             statuses = (pod or {}).get("status", {}).get("containerStatuses") or []
             ended = [each["state"]["terminated"]["exitCode"] for each in statuses if "terminated" in each["state"]]

@@ -30,7 +30,7 @@ def pod_actions(
     is_open = job is not None and job.phase not in ENDED
     tasks = {task_hash(key_of(job, task.index)): task for task in job.tasks} if job is not None and is_open else {}
     opened = (
-        {pod.uid: task for task, pod in assignments(job, workload, active)}
+        {pod.uid: task for task, pod in assignments(job, workload, pods)}
         if job is not None and is_open and not is_resizing
         else {}
     )
@@ -88,15 +88,15 @@ def _status_of_pod(
     return Status("Placed", placed_text(pool, job, task.index, pool.state.nodes[task.node].name, task.start_seq), placed=True)
 
 
-def assignments(job: Job, workload: Workload, active: Sequence[Pod]) -> Iterator[tuple[Task, Pod]]:
-    """Gated pods for tasks that were ordered to start and have no pod yet."""
+def assignments(job: Job, workload: Workload, pods: Sequence[Pod]) -> Iterator[tuple[Task, Pod]]:
+    """Gated pods for tasks that were ordered to start and have no pod yet, nor one that is ending or not proven released."""
     if job.eviction is not None:
         return
-    taken = {pod.task_hash for pod in active if pod.task_hash}
+    taken = {pod.task_hash for pod in pods if pod.task_hash and (pod.is_held or not pod.finished)}
     yield from _pairs(
         job,
         workload,
-        active,
+        [pod for pod in pods if pod.is_active],
         [
             task
             for task in job.tasks

@@ -160,4 +160,5 @@ def _pod(item: resources.Object, workload: str, role: str, index: int | None) ->
         placed=None if condition is None else (str(condition.get("status")), str(condition.get("message") or "")),
         checkpoint=checkpoint_of(item),
         claims=claim_names(claiming(spec)),
+        is_held=names.FINALIZER in (item["metadata"].get("finalizers") or ()),
     )

@@ -115,6 +115,23 @@ def test_a_pod_that_is_deleted_is_made_anew_and_stops_no_other(world):
     assert (running(job), job.attempt, len(world.jobs())) == ([0, 1, 2], 1, 1)
 
 
+@pytest.mark.parametrize("phase", ["Running", "Failed"])
+def test_no_pod_takes_the_place_of_one_whose_devices_are_not_proven_free(world, phase):
+    world.add(replicas_object("ReplicaSet", "web", 2, gpus=8))
+    job = runs(world)
+    old = world.pods_of("web")[0]
+    old["metadata"] |= {"deletionTimestamp": "now", "finalizers": [names.FINALIZER]}
+    old["status"]["phase"] = phase
+    world.controllers()
+    runs(world)
+    assert sorted(gated(world.pods_of("web"))) == [False, False, True]
+    del world.pods[old["metadata"]["name"]]
+    world.story.ends(job.id, 0, 0)
+    world.story.wait(16_000_000)
+    assert running(runs(world)) == [0, 1]
+    assert gated(world.pods_of("web")) == [False, False]
+
+
 @pytest.mark.parametrize(
     ("spec", "minimum"),
     [

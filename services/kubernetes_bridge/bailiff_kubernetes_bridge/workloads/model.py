@@ -104,7 +104,7 @@ class Pod:
     message. task_hash: of the task that it is, in this attempt of its job; job: that job, or the one of its group. finished: its
     containers have ended. node_terms: how many node selector terms it requires by itself. tolerations: of taints of nodes.
     nominated: the node where kube-scheduler keeps room for it. preempts: whether others may be evicted for it. claims: the names
-    of its PersistentVolumeClaims.
+    of its PersistentVolumeClaims. is_held: its object stays until its node's agent has proven its devices free.
     """
 
     namespace: str
@@ -128,6 +128,7 @@ class Pod:
     nominated: str = ""
     placed: tuple[str, str] | None = None
     claims: tuple[str, ...] = ()
+    is_held: bool = False
     checkpoint: tuple[tuple[str, str], ...] = ()
 
     @property
