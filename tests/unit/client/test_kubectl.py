@@ -206,5 +206,6 @@ def test_what_an_object_says_cannot_move_the_terminals_cursor(monkeypatch, capsy
     annotations = {"bailiff.io/status": "Running\x1b[2J\x1b]0;you\x07"}
     monkeypatch.setitem(OBJECTS, "job/train", item("Job", "train", annotations=annotations))
     monkeypatch.setattr(kubectl.sys, "argv", ["kubectl-bailiff", "why", "job/train"])
-    kubectl.main()
+    with pytest.raises(SystemExit):
+        kubectl.main()
     assert "\x1b" not in capsys.readouterr().out
