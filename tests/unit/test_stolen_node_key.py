@@ -4,6 +4,7 @@ All with the real services and real signatures. What holds is in the table of do
 """
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -272,7 +273,7 @@ async def test_it_has_no_more_devices_than_it_was_enrolled_for(tmp_path: Path) -
             if not joins:
                 pool.start_agent("n2", token=once.text())
                 rejected = await pool.until_rejected("too-many-devices")
-                assert f"n2 says that it has {MACHINE_DEVICES} GPUs, and was enrolled for at most {most}" in rejected.reason
+                assert f"n2 says that it has {MACHINE_DEVICES} GPUs, and an operator permits at most {most}" in rejected.reason
                 assert "n2" not in pool.state.enrolled
                 await pool.stop("agent-n2")
             else:
@@ -282,7 +283,7 @@ async def test_it_has_no_more_devices_than_it_was_enrolled_for(tmp_path: Path) -
         joined = next(fact for fact in pool.facts(NodeJoined) if fact.node == "n2")
         more = joined.model_copy(update={"devices": (*joined.devices, joined.devices[0].model_copy(update={"id": "GPU-more"}))})
         assert contradiction(pool.state, joined) == ""
-        assert "was enrolled for at most" in contradiction(pool.state, more)
+        assert "an operator permits at most" in contradiction(pool.state, more)
         machine = pool.machines["n2"]
         machine.inventory = SimulatedInventory(f"{MACHINE_DEVICES + 1}xH100-80GB", "n2", machine.machine.identify)
         rejections = len(pool.facts(InputRejected))
@@ -290,6 +291,34 @@ async def test_it_has_no_more_devices_than_it_was_enrolled_for(tmp_path: Path) -
         await pool.until("it is rejected", lambda _: len(pool.facts(InputRejected)) > rejections)
         assert pool.facts(InputRejected)[-1].code == "too-many-devices"
         assert node(pool, "n2").incarnation == joined.incarnation
+
+
+@in_virtual_time
+async def test_it_draws_no_more_jobs_by_enrolling_anew_with_a_certificate(tmp_path: Path) -> None:
+    """The limit of a permit outlasts the key that was enrolled by it: a certificate states none."""
+    async with SignedPool(tmp_path) as pool:
+        once = EnrolmentToken(new_private_key(), key_id(pool.root))
+        body = EnrolNode(node="n2", expires=pool.now() + DAY, token_key=key_id(once.private_key), max_devices=MACHINE_DEVICES)
+        pool.request(body, pool.root)
+        await pool.until("it is permitted", lambda state: permits(state, "n2", MACHINE_DEVICES))
+        pool.start_agent("n2", token=once.text())
+        await pool.until("n2 has joined", lambda state: "n2" in state.node_numbers)
+        await pool.stop("agent-n2")
+        pool.request(RevokeKey(key=pool.state.enrolled["n2"].key, reason="stolen"), pool.root)
+        await pool.until("it is revoked", lambda state: "n2" not in state.enrolled)
+        shutil.rmtree(tmp_path / "nodes" / "n2")
+        pool.certify("nodes/n2", "node", "n2")
+        machine = pool.machines["n2"]
+        machine.inventory = SimulatedInventory(f"{4 * MACHINE_DEVICES}xH100-80GB", "n2", machine.machine.identify)
+        pool.start_agent("n2")
+        rejected = await pool.until_rejected("too-many-devices")
+        assert f"says that it has {4 * MACHINE_DEVICES} GPUs, and an operator permits at most" in rejected.reason
+        for number in range(4):
+            pool.submit(f"job-{number}")
+        await passes(pool, 60)
+        assert "n2" not in pool.state.enrolled
+        assert len(pool.facts(NodeJoined)) == 2, "n1 and n2, each once"
+        assert not starts_to(pool, "n2")
 
 
 def permits(state: PoolState, name: str, most: int) -> bool:

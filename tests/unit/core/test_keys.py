@@ -9,6 +9,7 @@ from bailiff_core.model.state import EnrolledNode, PoolState, WaitingNode
 from bailiff_core.records import LogKeys, facts
 
 ROOT, NEXT, WRITER = "1" * 42 + "A", "2" * 42 + "A", "3" * 42 + "A"
+DAY = 86_400 * SECOND
 CHANGE = RootKeyChange(identity="0" * 64, key=NEXT, signature="5" * 85 + "A")
 
 
@@ -106,3 +107,43 @@ def test_in_a_log_without_root_key_the_certificate_of_a_writer_means_nothing():
     state.root_key = ROOT
     FOLDS[facts.WriterStarted](state, started)
     assert (state.writer_key, state.writer_until) == (WRITER, "1970-01-01T00:00:01.000000Z")
+
+
+def test_a_limit_of_devices_stays_with_the_name_until_an_operator_states_another(story):
+    """Through enrolments by permit and by certificate, a revocation, permits that state none, and expired ones."""
+
+    def permit(most: int | None, *, until: int = DAY) -> None:
+        name = facts.RequestId(source="/bailiff/ops", id=f"permit-{story.state.seq}", digest=digest("x"))
+        story.cycle(
+            facts.EnrolmentPermitted(request=name, node="n1", key=key(1), expires=story.state.now + until, max_devices=most)
+        )
+
+    def enrol(number: int, by: int | None = None) -> None:
+        how = "operator" if by is not None else "certificate"
+        story.cycle(facts.NodeEnrolled(node="n1", key=key(number), encryption_key=key(2), by=how, permitted_by=by))
+
+    state = story.state
+    permit(4)
+    assert state.device_limit("n1") == 4, "it counts at once"
+    enrol(10, state.permits["n1"].seq)
+    story.cycle(facts.KeyRevoked(key=key(10), request=request("revoke-10")))
+    assert state.device_limit("n1") == 4
+    permit_of("n2", story, until=-SECOND)
+    enrol(11)
+    assert (state.device_limit("n1"), state.device_limit("n2")) == (4, None)
+    permit(None)
+    enrol(12, state.permits["n1"].seq)
+    assert state.device_limit("n1") == 4, "an operator who states no limit changes none"
+    permit(8)
+    assert state.device_limit("n1") == 8
+    story.cycle(facts.KeyRevoked(key=key(12), request=request("revoke-12")))
+    permit(8, until=-SECOND)
+    permit_of("n3", story, until=SECOND)
+    assert state.device_limit("n1") == 8, "an expired permit bounds the name as well"
+    assert [name for name, each in state.permits.items() if each.expires >= state.now] == ["n3"]
+    permit(64)
+    assert state.device_limit("n1") == 64
+
+
+def permit_of(node: str, story: Story, *, until: int) -> None:
+    permitted(story, node, until=story.state.now + until)

@@ -13,7 +13,13 @@ from .session import Session, command
 
 NodeName = Annotated[str, typer.Argument(help="The node's name.")]
 MaxDevices = Annotated[
-    int | None, typer.Option("--max-devices", min=0, metavar="N", help="The most GPUs, or MIG devices, that it may say it has.")
+    int | None,
+    typer.Option(
+        "--max-devices",
+        min=0,
+        metavar="N",
+        help="The most GPUs, or MIG devices, that the node may say it has. Default: as before.",
+    ),
 ]
 Valid = Annotated[str, typer.Option("--valid", metavar="TIME", help="How long it may be used, as in 30m or 24h.")]
 

@@ -3,7 +3,7 @@
 from typing_extensions import TypedDict
 
 from bailiff.render.serializers.times import moment
-from bailiff_core.humanize import user_text
+from bailiff_core.humanize import count_text, user_text
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import EnrolmentPermitted, NodeEnrolled
 from bailiff_core.views import Moment
@@ -19,6 +19,7 @@ class Enrolment(TypedDict):
         certificate_expires: After that it enrols nobody; the node, which is enrolled, goes on.
         permitted_by: Who permitted it; empty for a certificate.
         permit_seq: The record of the permit.
+        max_devices: The most that it may say it has; None: as many as any node.
     """
 
     key: str
@@ -28,6 +29,7 @@ class Enrolment(TypedDict):
     certificate_expires: Moment | None
     permitted_by: str
     permit_seq: int | None
+    max_devices: int | None
 
 
 async def enrolment_of(client: Client, pool: str, state: PoolState, node: str) -> Enrolment | None:
@@ -51,6 +53,7 @@ async def enrolment_of(client: Client, pool: str, state: PoolState, node: str) -
                 "certificate_expires": moment(fact.certificate.expires) if fact.certificate is not None else None,
                 "permitted_by": permits.get(fact.permitted_by, "") if fact.permitted_by is not None else "",
                 "permit_seq": fact.permitted_by,
+                "max_devices": known.max_devices,
             }
     return found
 
@@ -60,4 +63,5 @@ def enrolment_text(found: Enrolment) -> str:
     how = {"certificate": "a certificate of the root key", "token": "a token", "operator": "an operator's permit"}[found["by"]]
     until = f", which enrols until {found['certificate_expires']}" if found["certificate_expires"] else ""
     permit = f", permitted by {found['permitted_by'] or 'nobody named'} (#{found['permit_seq']})" if found["permit_seq"] else ""
-    return f"Enrolled by {how} (#{found['seq']}){until}{permit}, with the key {found['key']}."
+    most = f" It has at most {count_text(found['max_devices'], 'GPU')}." if found["max_devices"] is not None else ""
+    return f"Enrolled by {how} (#{found['seq']}){until}{permit}, with the key {found['key']}.{most}"

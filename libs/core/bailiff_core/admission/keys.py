@@ -32,7 +32,8 @@ def _enrolment_problem(state: PoolState, body: EnrolNode) -> Rejected | None:
         return Rejected("expired", "the permit would have expired already: choose a later time")
     if body.key in state.revoked_keys or body.token_key in state.revoked_keys:
         return Rejected("revoked-key", "this key was revoked: the node needs a new one")
-    if len(state.permits) >= MAX_PERMITS and body.node not in state.permits:
+    waiting = sum(permit.expires >= state.now for permit in state.permits.values())
+    if waiting >= MAX_PERMITS and body.node not in state.permits:
         return Rejected("too-many", f"{MAX_PERMITS} nodes may enrol already and have not")
     return None
 

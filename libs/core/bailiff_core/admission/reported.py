@@ -1,6 +1,6 @@
 """What nodes and the executor may report, by the state: admission asks before it records a report, and a replay asks again."""
 
-from bailiff_core.model.state import Attachment, EnrolledNode, EnrolmentPermit, Eviction, Job, PoolState, Task
+from bailiff_core.model.state import Attachment, Eviction, Job, PoolState, Task
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
 
@@ -51,12 +51,12 @@ def every_eviction(job: Job) -> list[Eviction]:
     return [eviction for eviction in found if eviction is not None]
 
 
-def more_than_permitted(permitted: EnrolledNode | EnrolmentPermit | None, node: str, devices: int) -> str:
+def more_than_permitted(state: PoolState, node: str, devices: int) -> str:
     """Returns why the node does not join with so many devices; empty: it may."""
-    most = permitted.max_devices if permitted is not None else None
+    most = state.device_limit(node)
     if most is None or devices <= most:
         return ""
-    return f"{node} says that it has {devices} GPUs, and was enrolled for at most {most}"
+    return f"{node} says that it has {devices} GPUs, and an operator permits at most {most}"
 
 
 def contradiction(state: PoolState, fact: Fact) -> str:
@@ -74,7 +74,7 @@ def contradiction(state: PoolState, fact: Fact) -> str:
     if isinstance(fact, facts.NodeJoined):
         if state.enrolled and fact.node not in state.enrolled:
             return f"{fact.node} is not enrolled"
-        return more_than_permitted(state.enrolled.get(fact.node), fact.node, len(fact.devices))
+        return more_than_permitted(state, fact.node, len(fact.devices))
     if not isinstance(fact, OF_TASKS):
         return ""
     about = f"task {fact.task} of attempt {fact.attempt} of {fact.job} on {fact.node}"

@@ -11,9 +11,12 @@ MAX_WAITING_NODES = 100
 
 @folds(facts.KeyRevoked)
 def key_revoked(state: PoolState, fact: facts.KeyRevoked) -> None:
-    """Remembers the key for ever. A node with this key is not enrolled any more."""
+    """Remembers the key for ever. A node with this key is not enrolled any more; the limit of its devices stays."""
     state.revoked_keys.pop(fact.key, None)
     state.revoked_keys[fact.key] = None
+    for name, node in state.enrolled.items():
+        if node.key == fact.key and node.max_devices is not None:
+            state.permits.setdefault(name, EnrolmentPermit(state.seq, None, None, 0, node.max_devices))
     state.enrolled = {name: node for name, node in state.enrolled.items() if node.key != fact.key}
     remember(state, fact.request)
 
@@ -35,9 +38,15 @@ def log_keys(state: PoolState) -> LogKeys | None:
 
 @folds(facts.EnrolmentPermitted)
 def enrolment_permitted(state: PoolState, fact: facts.EnrolmentPermitted) -> None:
-    """Replaces an earlier permit for this name. Expired permits are dropped."""
-    state.permits = {name: permit for name, permit in state.permits.items() if permit.expires >= state.now}
-    state.permits[fact.node] = EnrolmentPermit(state.seq, fact.token_key, fact.key, fact.expires, fact.max_devices)
+    """Replaces an earlier permit for this name. Expired permits are dropped, unless they limit devices.
+
+    A limit counts at once, and until an operator states another one.
+    """
+    most = fact.max_devices if fact.max_devices is not None else state.device_limit(fact.node)
+    kept = {name: each for name, each in state.permits.items() if each.expires >= state.now or each.max_devices is not None}
+    state.permits = kept | {fact.node: EnrolmentPermit(state.seq, fact.token_key, fact.key, fact.expires, most)}
+    if fact.node in state.enrolled:
+        state.enrolled[fact.node].max_devices = most
     remember(state, fact.request)
 
 
@@ -53,7 +62,7 @@ def node_waiting(state: PoolState, fact: facts.NodeWaiting) -> None:
 @folds(facts.NodeEnrolled)
 def node_enrolled(state: PoolState, fact: facts.NodeEnrolled) -> None:
     """The node's keys, in place of earlier ones. The permit is used up."""
-    permit = state.permits.pop(fact.node, None) if fact.permitted_by is not None else None
-    max_devices = permit.max_devices if permit is not None else None
-    state.enrolled[fact.node] = EnrolledNode(fact.key, fact.encryption_key, max_devices=max_devices)
+    state.enrolled[fact.node] = EnrolledNode(fact.key, fact.encryption_key, max_devices=state.device_limit(fact.node))
+    if fact.permitted_by is not None:
+        state.permits.pop(fact.node, None)
     state.waiting_nodes.pop(fact.node, None)

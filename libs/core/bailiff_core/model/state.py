@@ -616,7 +616,7 @@ class EnrolledNode:
 
     Attributes:
         announced: When its agent sent the inventory that joined last, on its own clock, µs UTC.
-        max_devices: The most that it may say it has.
+        max_devices: The most that it may say it has, with this key or the next one (`PoolState.device_limit`).
     """
 
     key: str
@@ -627,7 +627,11 @@ class EnrolledNode:
 
 @dataclass(slots=True)
 class EnrolmentPermit:
-    """Who may enrol once under a node's name until `expires`, µs: the holder of the token's private key, or that of `key`."""
+    """Who may enrol once under a node's name until `expires`, µs: the holder of the token's private key, or that of `key`.
+
+    Attributes:
+        max_devices: The name's limit, which outlasts the permit.
+    """
 
     seq: int
     token_key: str | None
@@ -793,6 +797,11 @@ class PoolState:
     enforcing: bool = False
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     indices: Indices = field(default_factory=Indices)
+
+    def device_limit(self, node: str) -> int | None:
+        """The most devices that a node of this name may say it has, whoever enrols it; None: as many as any node."""
+        known = self.enrolled.get(node) or self.permits.get(node)
+        return known.max_devices if known is not None else None
 
     @property
     def rules(self) -> Policy:

@@ -66,7 +66,8 @@ class EnrolNode(RequestBody):
     Attributes:
         token_key: Public half of a token's key. Either this or `key` is given.
         key: The agent's own public key, as in `bailiff nodes`.
-        max_devices: The most GPUs, or MIG devices, that it may say it has. Omitted: as many as any node.
+        max_devices: The most GPUs, or MIG devices, that the node may say it has from now on, whoever enrols it. Omitted: as
+            before.
     """
 
     SENDER = "keys"

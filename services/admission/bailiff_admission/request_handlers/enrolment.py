@@ -12,7 +12,7 @@ from bailiff_bus.messages.reports import NodeInventory, ReportBody
 from bailiff_core.admission.rejected import Rejected
 from bailiff_core.admission.reported import more_than_permitted
 from bailiff_core.humanize import approval_advice
-from bailiff_core.model.state import EnrolledNode, EnrolmentPermit, PoolState
+from bailiff_core.model.state import EnrolledNode, PoolState
 from bailiff_core.records.facts import NodeEnrolled, NodeJoined, NodeWaiting
 from bailiff_core.records.payload import Fact
 from bailiff_log.encryption import is_encryption_key
@@ -43,11 +43,10 @@ def check_report_sender(state: PoolState, envelope: Envelope, report: ReportBody
     check_signature(envelope)
     known = state.enrolled.get(node)
     if known is not None and known.key == key:
-        return _replayed(state, known, envelope, report) or _too_large(known, report) or CheckedReport(counts=True)
+        return _replayed(state, known, envelope, report) or _too_large(state, report) or CheckedReport(counts=True)
     enrolled = _enrolled(state, envelope, report, at) if isinstance(report, NodeInventory) else None
     if enrolled is not None:
-        permit = state.permits.get(node) if enrolled.permitted_by is not None else None
-        return _too_large(permit, report) or CheckedReport(counts=True, fact=enrolled)
+        return _too_large(state, report) or CheckedReport(counts=True, fact=enrolled)
     advice = approval_advice(node)
     if known is not None:
         return Rejected("second-key", f"{node} is enrolled with another key than {key}; {advice}")
@@ -88,10 +87,10 @@ def _replayed(state: PoolState, known: EnrolledNode, envelope: Envelope, report:
     return None
 
 
-def _too_large(permitted: EnrolledNode | EnrolmentPermit | None, report: ReportBody) -> Rejected | None:
-    """An inventory with more devices than the node was enrolled for: it would draw jobs that another node should run."""
-    reason = more_than_permitted(permitted, report.node, len(report.devices)) if isinstance(report, NodeInventory) else ""
-    return Rejected("too-many-devices", f"{reason}; if it is genuine: bailiff node approve") if reason else None
+def _too_large(state: PoolState, report: ReportBody) -> Rejected | None:
+    """An inventory with more devices than an operator permits: it would draw jobs that another node should run."""
+    reason = more_than_permitted(state, report.node, len(report.devices)) if isinstance(report, NodeInventory) else ""
+    return Rejected("too-many-devices", f"{reason}; if it is genuine: bailiff node approve --max-devices") if reason else None
 
 
 def _enrolled(state: PoolState, envelope: Envelope, report: NodeInventory, at: int) -> NodeEnrolled | None:
