@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from bailiff_core.model.gpu_kinds import FIRST
 from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
@@ -51,6 +52,25 @@ def project_usage(state: PoolState) -> dict[str, dict[str, list[int | None]]]:
         }
         for name, branch in usage.tree.branches.items()
     }
+
+
+def usage_by_kind(state: PoolState) -> dict[str, dict[str, dict[str, int | None]]]:
+    """By project as in `project_usage`, and by kind of GPU that the policy names: amounts, thousandths; null: unlimited."""
+    usage = current_snapshot(state).usage
+    found: dict[str, dict[str, dict[str, int | None]]] = {}
+    for name, branch in usage.tree.branches.items():
+        entitled = usage.entitlements[name]
+        found[name] = {}
+        for at, kind in enumerate(usage.tree.kinds, start=FIRST):
+            amounts = {
+                "used": usage.allocated(name).amount(at),
+                "quota": entitled.full.bound(at),
+                "quota_in_force": entitled.quota.bound(at),
+                "limit": branch.limit.bound(at),
+                "fair_share": (entitled.share if name else usage.schedulable).amount(at),
+            }
+            found[name][kind] = {each: None if amount == UNLIMITED else int(amount) for each, amount in amounts.items()}
+    return found
 
 
 def rows_of(state: PoolState, pool: int, seq: int, time: int) -> list[tuple[Any, ...]]:

@@ -118,6 +118,18 @@ def test_quotas_of_any_resource_that_exceed_the_pool_are_reported_where_the_pool
     assert "--cpu" in found.advice
 
 
+def test_quotas_of_a_model_that_exceed_its_cards_and_models_that_the_pool_has_not_are_reported() -> None:
+    projects = [
+        {"name": "a", "quota": {"models": {"H100-80GB": 6}}},
+        {"name": "b", "quota": {"models": {"H100-80GB": 4, "h100": 1}}, "limit": {"models": {"H100-80GB": 3}}},
+    ]
+    state = pool_with(projects=projects).state
+    found = [each.found for each in quota_findings(state.rules, capacity_of(state))]
+    assert "quotas or limits name h100, of which the pool has no device" in found
+    assert "project b has a H100-80GB limit below its quota: it can use 3 GPUs of 4 GPUs" in found
+    assert any(each.startswith("quotas of H100-80GB add up to 10 GPUs, the pool has 8 GPUs") for each in found)
+
+
 def test_each_project_that_states_no_quota_of_cpus_or_memory_is_told_what_it_has() -> None:
     state = pool_with(projects=TREE).state
     policy = state.rules

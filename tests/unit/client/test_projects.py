@@ -50,6 +50,22 @@ def test_project_list_is_a_tree_with_usage_over_quota(bailiff: Run) -> None:
     ]
 
 
+def test_quota_and_use_are_shown_by_gpu_model_where_the_policy_names_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = LogWriter()
+    made.begin(with_projects({"name": "vision", "quota": {"models": {"h100": 4}}, "limit": {"models": {"h100": 8}}}))
+    made.node("gpu-01", model="h100")
+    made.submit("train", gpus=8, project="vision")
+    made.start("train")
+    bailiff = command_on(lambda: AnsweringBus(made), monkeypatch, str(tmp_path / "cache"))
+    listed = [line.split() for line in bailiff("project", "list").output.splitlines()]
+    assert listed[0][:3] == ["PROJECT", "GPUS", "H100"]
+    assert listed[1][:8] == ["vision", "8/4", "over", "quota", "8/4", "over", "quota", "8"]
+    (row,) = json.loads(bailiff("project", "list", "-o", "json").output)
+    amounts = {"used": 8.0, "quota": 4.0, "quota_in_force": 4.0, "limit": 8.0, "fair_share": 8.0}
+    assert row["kinds"] == [{"kind": "h100", **amounts}]
+    assert "8/4 over quota, fair share 8, limit 8" in bailiff("project", "describe", "vision").output
+
+
 def test_project_list_names_limits_that_are_near(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made, rules = LogWriter(), with_projects(*TREE)
     limits = rules.limits.model_copy(update={"project": Limits(open_jobs=1)})

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bailiff.render.serializers.projects import ProjectRow, amounts_text
+from bailiff.render.serializers.projects import ProjectRow, amounts_text, kind_text
 from bailiff_core.humanize import memory_text, thousandths_text
 
 from .cells import gpus_cell
@@ -27,7 +27,19 @@ def projects_table(
         return Text("No projects. Create one: bailiff project create NAME --gpus 4", "dim")
     more = ["CPU", "MEMORY"] if wide else []
     past = ["PAST USE"] if any(row["past_use"]["gpus"] for row in rows) else []
-    heads = ("PROJECT", "GPUS", *more, *past, "FAIR SHARE", "LIMIT", "PRIO", "RUNNING", "PENDING")
+    kinds = [kind["kind"] for kind in rows[0]["kinds"]]
+    heads = (
+        "PROJECT",
+        "GPUS",
+        *(kind.upper() for kind in kinds),
+        *more,
+        *past,
+        "FAIR SHARE",
+        "LIMIT",
+        "PRIO",
+        "RUNNING",
+        "PENDING",
+    )
     made = table(*heads, right=("PRIO", "RUNNING", "PENDING"))
     for row in rows:
         over = bool(row["borrowed"]["gpus"])
@@ -39,6 +51,7 @@ def projects_table(
         made.add_row(
             text(("" if flat else "  " * row["depth"]) + (row["project"] or "(none)"), "bold" if row["project"] else "dim"),
             Text(row["usage_text"], "yellow" if over else ""),
+            *(text(kind_text(kind), "yellow" if "over" in kind_text(kind) else "") for kind in row["kinds"]),
             *(cells if wide else []),
             *(_gpus(row["past_use"]["gpus"]) for _ in past),
             _gpus(row["fair_share"]["gpus"]),
@@ -55,6 +68,10 @@ def project_block(found: Mapping[str, Any]) -> RenderableType:
     row = found["summary"]
     facts = pairs()
     facts.add_row("GPUs", text(row["usage_text"]))
+    for kind in row["kinds"]:
+        bounds = [("fair share", kind["fair_share"]), ("limit", kind["limit"])]
+        shown = "".join(f", {name} {gpus_cell(amount)}" for name, amount in bounds if amount is not None)
+        facts.add_row(text(kind["kind"]), text(f"{kind_text(kind)}{shown}"))
     for name in ("used", "quota", "quota_in_force", "borrowed", "past_use", "fair_share", "limit"):
         if (name == "quota_in_force" and row[name] == row["quota"]) or (name == "past_use" and not row[name]["gpus"]):
             continue

@@ -2,6 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
 from bailiff_core.model.mig import gpu_kinds_of, profile_of
@@ -10,7 +14,18 @@ from bailiff_core.model.project_tree import DIRECT, ROOT, ProjectTree
 from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector, shortened
 from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.model.undecoded import Undecoded, shared_of
-from bailiff_core.views import Amounts, ProjectView, project_view
+from bailiff_core.views import Amounts, Gpus, ProjectView, project_view
+
+
+class KindRow(TypedDict):
+    """What a project uses and may use of one kind of GPU that a quota or a limit names: GPUs, or MIG devices; null: unlimited."""
+
+    kind: Annotated[str, Field(description="GPU model, group of models, or MIG profile.")]
+    used: Gpus | None
+    quota: Gpus | None
+    quota_in_force: Gpus | None
+    limit: Gpus | None
+    fair_share: Gpus | None
 
 
 class ProjectRow(ProjectView):
@@ -19,6 +34,7 @@ class ProjectRow(ProjectView):
     Attributes:
         usage_text: The GPUs as text, as in `8/4 over quota`.
         depth: 0 at the top.
+        kinds: By kind of GPU, where some project states a quota or a limit of one.
     """
 
     parent: str | None
@@ -29,26 +45,29 @@ class ProjectRow(ProjectView):
     usage_text: str
     jobs_running: int
     jobs_pending: int
+    kinds: list[KindRow]
 
 
 def rows(state: PoolState) -> list[ProjectRow]:
     """Every project under its parent, siblings in the policy's order."""
-    from bailiff_log.quota_usage_rows import project_usage  # imported here: `bailiff list` loads no engine rules
+    from bailiff_log.quota_usage_rows import project_usage, usage_by_kind  # imported here: `bailiff list` loads no engine rules
 
-    usage = project_usage(state)
+    usage, by_kind = project_usage(state), usage_by_kind(state)
     if not any(usage[ROOT]["requested"]):
         for name, quota in _quotas_of_idle_pool(state).items():
-            usage[name]["quota"] = [None if amount == UNLIMITED else int(amount) for amount in quota]
+            usage[name]["quota"] = [None if amount == UNLIMITED else int(amount) for amount in quota[:3]]
+            for amounts, amount in zip(by_kind[name].values(), quota[3:], strict=True):
+                amounts["quota"] = None if amount == UNLIMITED else int(amount)
     found = []
     counts = _counts(state)
     for project, depth in in_tree_order(state.rules):
         own = [counts[name] for name in below(state.rules, project.name) if name in counts]
-        found.append(_row(project, depth, project_view(project.name, usage[project.name]), own))
+        found.append(_row(project, depth, project_view(project.name, usage[project.name]), by_kind[project.name], own))
     names = dict.fromkeys(project.name for project in state.rules.projects)
     without_project = [count for name, count in counts.items() if name not in names]
     if found and without_project:
         no_project = Project.model_construct(name=DIRECT, description="jobs without a project")
-        found.append(_row(no_project, 0, project_view("", usage[DIRECT]), without_project))
+        found.append(_row(no_project, 0, project_view("", usage[DIRECT]), by_kind[DIRECT], without_project))
     return found
 
 
@@ -112,7 +131,13 @@ def below(policy: Policy, project: str) -> list[str]:
     return found
 
 
-def _row(project: Project, depth: int, view: ProjectView, jobs: list[Counter[str]]) -> ProjectRow:
+def _row(
+    project: Project,
+    depth: int,
+    view: ProjectView,
+    by_kind: Mapping[str, Mapping[str, int | None]],
+    jobs: list[Counter[str]],
+) -> ProjectRow:
     return {
         **view,
         "parent": project.parent,
@@ -123,7 +148,28 @@ def _row(project: Project, depth: int, view: ProjectView, jobs: list[Counter[str
         "usage_text": usage_text(view["used"]["gpus"] or 0, view["quota"]["gpus"], view["quota_in_force"]["gpus"]),
         "jobs_running": sum(count[phase] for count in jobs for phase in ("starting", "running", "evicting")),
         "jobs_pending": sum(count[phase] for count in jobs for phase in ("pending", "reserved")),
+        "kinds": [_kind_row(kind, amounts) for kind, amounts in by_kind.items()],
     }
+
+
+def _kind_row(kind: str, amounts: Mapping[str, int | None]) -> KindRow:
+    def gpus(name: str) -> float | None:
+        milli = amounts[name]
+        return None if milli is None else milli / 1000
+
+    return {
+        "kind": kind,
+        "used": gpus("used"),
+        "quota": gpus("quota"),
+        "quota_in_force": gpus("quota_in_force"),
+        "limit": gpus("limit"),
+        "fair_share": gpus("fair_share"),
+    }
+
+
+def kind_text(row: KindRow) -> str:
+    """As `usage_text`, of one kind."""
+    return usage_text(row["used"] or 0, row["quota"], row["quota_in_force"])
 
 
 def usage_text(used: float, quota: float | None, in_force: float | None) -> str:

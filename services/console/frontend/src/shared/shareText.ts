@@ -66,6 +66,13 @@ export function quotaText(row: LiveProject, resource: Resource): string {
   return inForce === quota ? quota : `${quota} (${inForce} in force)`;
 }
 
+/** The quota of one kind of GPU, and what of it is in force. */
+export function kindQuotaText({ quota, quota_in_force }: LiveProject["kinds"][number]): string {
+  const stated = amount(quota, "gpus");
+  const inForce = amount(quota_in_force, "gpus");
+  return inForce === stated ? stated : `${stated} (${inForce} in force)`;
+}
+
 /** The usage figures of one resource, as shown by the bar. */
 export function barText(row: LiveProject, resource: Resource): string {
   const used = row.used[resource] ?? 0;

@@ -93,6 +93,7 @@ export function aProject(name: string, used: number, quota: number | null, fair:
     evictions_suffered: 0,
     evictions_caused: 0,
     gpu_hours_lost: 0,
+    kinds: [],
     ...more,
   };
 }

@@ -3,7 +3,7 @@ import { allocatedText, few } from "../../lib";
 import { unlistedPending, type LivePool } from "../../live";
 import { useChartWindow } from "../../shared/chartWindow";
 import { ShareBar, ShareBarLegend } from "../../shared/ShareBar";
-import { amount, borrowings, evictionsText, lendersText, nameOf, projectSubtree, quotaText, RESOURCES, scaleOf, shareStatus } from "../../shared/shareText";
+import { amount, borrowings, evictionsText, kindQuotaText, lendersText, nameOf, projectSubtree, quotaText, RESOURCES, scaleOf, shareStatus } from "../../shared/shareText";
 import { Badge, Card, DataTable, DescriptionItem, Elapsed, JobLink, projectPath, StateBadge } from "../../ui";
 import { ProjectEvictions } from "./ProjectEvictions";
 import { jobsOf } from "./projectJobs";
@@ -64,6 +64,21 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
                   <DescriptionItem name="borrowed">{amount(row.borrowed[resource] ?? 0, resource)}</DescriptionItem>
                   {row.past_use[resource] ? <DescriptionItem name="past use">{amount(row.past_use[resource], resource)}</DescriptionItem> : null}
                   <DescriptionItem name="limit">{amount(row.limit[resource], resource)}</DescriptionItem>
+                </dl>
+              </li>
+            ))}
+            {row.kinds.map((kind) => (
+              <li key={kind.kind}>
+                <div class="amount-line">
+                  <h3>{kind.kind}</h3>
+                  <span class="number">
+                    {amount(kind.used ?? 0, "gpus")} <span class="soft">used</span>
+                  </span>
+                </div>
+                <dl class="resource-facts">
+                  <DescriptionItem name="quota">{kindQuotaText(kind)}</DescriptionItem>
+                  <DescriptionItem name="fair share">{amount(kind.fair_share, "gpus")}</DescriptionItem>
+                  <DescriptionItem name="limit">{amount(kind.limit, "gpus")}</DescriptionItem>
                 </dl>
               </li>
             ))}

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import type { ProjectSeries } from "../../api";
 import { rangeStart } from "../../lib";
-import { amount, barText, borrowings, borrowingText, evictionsText, measured, mostRelevant, shareStatus } from "../../shared/shareText";
+import { amount, barText, borrowings, borrowingText, evictionsText, kindQuotaText, measured, mostRelevant, shareStatus } from "../../shared/shareText";
 import { aJob, aProject, projectMap } from "../../testing/liveRows";
 import { projectPath } from "../../ui";
 import { borrowedLines, borrowedText, borrowers } from "./borrowingSeries";
@@ -31,6 +31,12 @@ describe("share status", () => {
   it("within the quota, but above what of it is in force", () => {
     const { word, text } = shareStatus(aProject("p", 8, 8, 7, { quota_in_force: { gpus: 7, cpu_milli: null, memory_bytes: null } }));
     expect([word, text]).toEqual(["above quota in force", "Uses 1 GPU more than the 7 GPUs of its quota in force: others may reclaim what is above."]);
+  });
+
+  it("of one kind of GPU, the quota in force where it is less", () => {
+    const kind = { kind: "h100", used: 2, quota: 4, limit: null, fair_share: 4 };
+    expect(kindQuotaText({ ...kind, quota_in_force: 4 })).toBe("4");
+    expect(kindQuotaText({ ...kind, quota_in_force: 2 })).toBe("4 (2 in force)");
   });
 
   it("within quota, idle, or at fair share with pending jobs", () => {
