@@ -8,7 +8,7 @@ import yaml
 from tests.kubernetes.bridge_system import ARGO, POOL, USER, all_running, attempts_of, is_gated
 
 from bailiff_kubernetes import names
-from bailiff_kubernetes.resources import WORKFLOWS
+from bailiff_kubernetes.resources import EXPERIMENTS, TRIALS, WORKFLOWS
 from bailiff_kubernetes_bridge.workloads.adapters import ADAPTERS
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
@@ -37,7 +37,12 @@ def definition(resource):
 @pytest.fixture(scope="module")
 def kinds(kubernetes):
     """The cluster has the kinds, which takes a moment: every admission policy looks them up for itself."""
-    resources = [*(adapter.resource for adapter in ADAPTERS if adapter.resource.kind != "Job"), WORKFLOWS]
+    resources = [
+        *(adapter.resource for adapter in ADAPTERS if "." in adapter.resource.api_version),
+        WORKFLOWS,
+        TRIALS,
+        EXPERIMENTS,
+    ]
     kubernetes.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(map(definition, resources)))
     return resources
 
@@ -151,6 +156,29 @@ async def test_the_user_of_a_workflow_is_the_requester_of_its_pods(users):
         refused = users.refused("patch", kind_of, "--type=merge", "-p", mine)
         assert "what controls it cannot be changed" in refused, refused
     users.kubectl("delete", "workflow", "flow", "--wait=false")
+
+
+async def test_the_user_of_an_experiment_is_the_requester_of_its_trials(users):
+    """Katib's controller makes the Trial of an Experiment, and its Job."""
+    users.cluster.kubectl("create", "rolebinding", "argo", "--role=all", f"--user={ARGO}", "-n", users.namespace)
+
+    def created(kind, name, creator, owner=None):
+        owners = [{"name": owner["name"], "uid": owner["uid"], "controller": True, **owner["kind"]}] if owner else []
+        metadata = {"name": name, "labels": {names.POOL: POOL}, "ownerReferences": owners}
+        words = {"apiVersion": kind.api_version, "kind": kind.kind}
+        item = yaml.safe_dump({**words, "metadata": metadata, "spec": {}})
+        users.cluster.kubectl("create", "--as", creator, "-n", users.namespace, "-f", "-", stdin=item)
+        found = users.cluster.get(kind.plural, name, "-n", users.namespace)["metadata"]
+        assert found["annotations"][names.SUBMITTED_BY] == creator
+        return {"name": name, "uid": found["uid"], "kind": words}
+
+    trial = created(TRIALS, "sweep-1", ARGO, created(EXPERIMENTS, "sweep", USER))
+    job = users.job("sweep-1", pods=1, gpus=1)
+    owners = [{"name": trial["name"], "uid": trial["uid"], "controller": True, **trial["kind"]}]
+    job = {**job, "metadata": {**job["metadata"], "ownerReferences": owners}}
+    users.cluster.kubectl("create", "--as", ARGO, "-n", users.namespace, "-f", "-", stdin=yaml.safe_dump(job))
+    assert (await users.until_phase("sweep-1", "starting", "running")).user == f"kubernetes/{USER}"
+    users.kubectl("delete", "experiment,trial", "--all", "--wait=false")
 
 
 @pytest.mark.long

@@ -67,6 +67,8 @@ GRANTED: dict[str, set[tuple[str, str, str]]] = {
         ("*", "bailiffjobs.bailiff.io", "create get list patch watch"),
         ("*", "workflows.argoproj.io", "get list watch"),
         ("*", "cronworkflows.argoproj.io", "get list watch"),
+        ("*", "trials.kubeflow.org", "get list watch"),
+        ("*", "experiments.kubeflow.org", "get list watch"),
         ("*", "persistentvolumeclaims", "get list watch"),
         ("*", "persistentvolumes", "get list watch"),
         ("*", "storageclasses.storage.k8s.io", "get list watch"),

@@ -12,7 +12,9 @@ from .view import ClusterView, cluster_view
 from .workloads.adapters import ADAPTERS
 
 LOOK_FOR_KINDS_S = 30.0
-EXTRA = (resources.BAILIFF_JOBS, resources.EVICTIONS, resources.WORKFLOWS, resources.CRON_WORKFLOWS)
+WORKFLOWS = (resources.WORKFLOWS, resources.CRON_WORKFLOWS, resources.TRIALS, resources.EXPERIMENTS)
+"""What has controllers that create for others: of Argo and of Katib."""
+EXTRA = (resources.BAILIFF_JOBS, resources.EVICTIONS, *WORKFLOWS)
 """What is used where the cluster has it."""
 
 
@@ -51,9 +53,7 @@ class ClusterWatch:
             kinds = {kind: view.objects.values() for kind, view in self._views.items()}
             shown, evictions = self._objects_of(resources.BAILIFF_JOBS), self._objects_of(resources.EVICTIONS) or ()
             storage = [item for view in self._storage for item in view.objects.values()]
-            workflows = [
-                item for kind in (resources.WORKFLOWS, resources.CRON_WORKFLOWS) for item in self._objects_of(kind) or ()
-            ]
+            workflows = [item for kind in WORKFLOWS for item in self._objects_of(kind) or ()]
             pods, nodes, budgets = (view.objects.values() for view in (self.pods, self.nodes, self._budgets))
             self._view = cluster_view(pods, kinds, nodes, self._memo, shown, evictions, storage, workflows, budgets)
         return self._view
@@ -76,7 +76,7 @@ class ClusterWatch:
                         group.create_task(self._follow_kind(kind))
                 for resource in EXTRA:
                     if resource not in self._extra and await self._is_served(resource):
-                        is_workflow = resource in (resources.WORKFLOWS, resources.CRON_WORKFLOWS)
+                        is_workflow = resource in WORKFLOWS
                         labels, trim = (names.POOL, _metadata_only) if is_workflow else ("", resources.without_managed_fields)
                         self._extra[resource] = LocalView(self._api, resource, labels=labels, trim=trim)
                         group.create_task(self._follow_extra(resource))

@@ -75,7 +75,7 @@ def submission(
         return workload.problem
     user = _requester(workload, rules, cluster)
     if user in rules.controllers:
-        return f"{user} creates for others, and no workflow with the label {names.POOL} says for whom"
+        return f"{user} creates for others, and no workflow or experiment with the label {names.POOL} says for whom"
     if not user:
         return "nobody vouches for who created it: install the admission policies of deploy/kubernetes, and create it again"
     if workload.min_tasks is not None and not 1 <= workload.min_tasks <= workload.size:
@@ -136,9 +136,9 @@ def _on_failure(workload: Workload) -> str:
 
 
 def _requester(workload: Workload, rules: Rules, cluster: ClusterView) -> str:
-    """Who created it, or the workflow that it is a part of."""
+    """Who created it, or the workflow or experiment that it is a part of."""
     user, owner = workload.submitted_by, workload.owner
-    for _ in ("Workflow", "CronWorkflow"):
+    for _ in range(2):  # Workflow and CronWorkflow, Trial and Experiment
         if user in rules.controllers and owner in cluster.workflows:
             workflow = cluster.workflows[owner]
             user, owner = annotations_of(workflow).get(names.SUBMITTED_BY, ""), owner_of(workflow)

@@ -24,7 +24,7 @@ class ClusterView:
 
     nodes: by name. shown: the objects of `kubectl get bailiffjobs`, by namespace and name; None: the cluster does not have
     them. evictions: those to which Bailiff is to respond, by the pod's uid. storage: the claims of pods, and what may serve
-    them. workflows: of Argo, by uid.
+    them. workflows: of Argo and Katib, by uid.
     """
 
     workloads: Mapping[str, Workload] = field(default_factory=dict)

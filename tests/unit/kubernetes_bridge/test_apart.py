@@ -141,9 +141,19 @@ def test_the_user_of_a_workflow_is_the_requester_of_its_pods(world, workflows):
     world.settle()
     assert not world.jobs()
     assert message(world.pods["step"]).endswith(
-        f"{ARGO} creates for others, and no workflow with the label {names.POOL} says for whom"
+        f"{ARGO} creates for others, and no workflow or experiment with the label {names.POOL} says for whom"
     )
     world.workflows = workflows
+    world.settle()
+    assert [job.user for job in world.jobs()] == ["kubernetes/ada"]
+
+
+def test_the_user_of_an_experiment_is_the_requester_of_the_jobs_of_its_trials(world):
+    world.rules = Rules("c1", controllers=(ARGO,))
+    world.workflows = [workflow("t1", ARGO, "e1"), workflow("e1", "ada")]
+    job = job_object("sweep-1", user=ARGO)
+    job["metadata"]["ownerReferences"] = [{"kind": "Trial", "name": "sweep-1", "uid": "t1", "controller": True}]
+    world.add(job)
     world.settle()
     assert [job.user for job in world.jobs()] == ["kubernetes/ada"]
 
