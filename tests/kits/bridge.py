@@ -76,6 +76,7 @@ class World:
         self.evictions: list[Object] = []
         self.storage: list[Object] = []
         self.budgets: list[Object] = []
+        self.quotas: list[Object] = []
         self.workflows: list[Object] = []
         self.rejected: dict[str, Rejection] = {}
         self.events: dict[tuple[str, str], None] = {}
@@ -205,7 +206,7 @@ class World:
         pods, nodes = ([self._seen(item, memo) for item in items.values()] for items in (self.pods, self.nodes))
         shown, storage = ([self._seen(item, memo) for item in items] for items in (self.shown.values(), self.storage))
         budgets = [self._seen(item, memo) for item in self.budgets]
-        return cluster_view(pods, kinds, nodes, memo, shown, self.evictions, storage, self.workflows, budgets)
+        return cluster_view(pods, kinds, nodes, memo, shown, self.evictions, storage, self.workflows, budgets, self.quotas)
 
     def _seen(self, item: Object, memo: Memo | None) -> Object:
         """As a local view has it: another object for each change. Tests change objects in place."""

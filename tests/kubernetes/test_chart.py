@@ -70,6 +70,7 @@ GRANTED: dict[str, set[tuple[str, str, str]]] = {
         ("*", "trials.kubeflow.org", "get list watch"),
         ("*", "experiments.kubeflow.org", "get list watch"),
         ("*", "persistentvolumeclaims", "get list watch"),
+        ("*", "resourcequotas", "get list watch"),
         ("*", "persistentvolumes", "get list watch"),
         ("*", "storageclasses.storage.k8s.io", "get list watch"),
         ("*", "events.events.k8s.io", "create"),

@@ -56,6 +56,7 @@ LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
 VOLUME_CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 VOLUMES = Resource("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 STORAGE_CLASSES = Resource("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False)
+QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas")
 RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "ResourceClaim", "resourceclaims")
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False)
 

@@ -32,6 +32,7 @@ class ClusterWatch:
             for each in (resources.VOLUME_CLAIMS, resources.VOLUMES, resources.STORAGE_CLASSES)
         ]
         self._budgets = LocalView(api, resources.DISRUPTION_BUDGETS, trim=_bare)
+        self._quotas = LocalView(api, resources.QUOTAS, trim=resources.without_managed_fields)
         self._views: dict[str, LocalView] = {}
         self._extra: dict[resources.Resource, LocalView] = {}
 
@@ -39,7 +40,7 @@ class ClusterWatch:
         """Why the view cannot be relied on now; None if it is complete and current."""
         if not self._views:
             return "looking for kinds of workloads"
-        beside = {view.resource.kind: view for view in (*self._storage, self._budgets)}
+        beside = {view.resource.kind: view for view in (*self._storage, self._budgets, self._quotas)}
         for kind, view in (("Pod", self.pods), *beside.items(), *self._views.items()):
             if not view.synced.is_set():
                 return view.failure or f"listing {kind} objects"
@@ -54,14 +55,15 @@ class ClusterWatch:
             shown, evictions = self._objects_of(resources.BAILIFF_JOBS), self._objects_of(resources.EVICTIONS) or ()
             storage = [item for view in self._storage for item in view.objects.values()]
             workflows = [item for kind in WORKFLOWS for item in self._objects_of(kind) or ()]
-            pods, nodes, budgets = (view.objects.values() for view in (self.pods, self.nodes, self._budgets))
-            self._view = cluster_view(pods, kinds, nodes, self._memo, shown, evictions, storage, workflows, budgets)
+            beside = (self.pods, self.nodes, self._budgets, self._quotas)
+            pods, nodes, budgets, quotas = (view.objects.values() for view in beside)
+            self._view = cluster_view(pods, kinds, nodes, self._memo, shown, evictions, storage, workflows, budgets, quotas)
         return self._view
 
     async def run(self) -> None:
         """Follow the server, and start following kinds that are installed later, for ever."""
         async with asyncio.TaskGroup() as group:
-            for view in (self.pods, self.nodes, *self._storage, self._budgets):
+            for view in (self.pods, self.nodes, *self._storage, self._budgets, self._quotas):
                 group.create_task(self._follow(view))
             while True:
                 for adapter in ADAPTERS:

@@ -21,6 +21,7 @@ from bailiff_kubernetes.resources import annotations_of, owner_of
 from .view import ClusterView
 from .workloads.model import Pod, Role, Workload
 from .workloads.node_affinity import meets, terms_text
+from .workloads.quotas import forbids
 from .workloads.taints import untolerated
 from .workloads.volumes import ONE_POD, claim_names, is_for_one_pod, unmet_volume
 
@@ -82,6 +83,8 @@ def submission(
         return f"bailiff.io/min-tasks is {workload.min_tasks}, and it has {workload.size} pods"
     if taken := _taken_claim(workload, cluster):
         return taken
+    if not workload.makes_all and (why_not := forbids(cluster.quotas.get(workload.namespace, ()), workload, pods)):
+        return why_not
     excluded: dict[str, list[str]] = {}
     for role in workload.roles:
         why = _why_not(role, workload.namespace, state, pods, cluster)

@@ -24,7 +24,7 @@ class ClusterView:
 
     nodes: by name. shown: the objects of `kubectl get bailiffjobs`, by namespace and name; None: the cluster does not have
     them. evictions: those to which Bailiff is to respond, by the pod's uid. storage: the claims of pods, and what may serve
-    them. workflows: of Argo and Katib, by uid.
+    them. workflows: of Argo and Katib, by uid. quotas: of each namespace.
     """
 
     workloads: Mapping[str, Workload] = field(default_factory=dict)
@@ -35,6 +35,7 @@ class ClusterView:
     evictions: Mapping[str, resources.Object] = field(default_factory=dict)
     storage: Storage = field(default_factory=Storage)
     workflows: Mapping[str, resources.Object] = field(default_factory=dict)
+    quotas: Mapping[str, Sequence[resources.Object]] = field(default_factory=dict)
 
 
 def cluster_view(
@@ -47,18 +48,17 @@ def cluster_view(
     storage: Sequence[resources.Object] = (),
     workflows: Iterable[resources.Object] = (),
     budgets: Iterable[resources.Object] = (),
+    quotas: Iterable[resources.Object] = (),
 ) -> ClusterView:
     """objects: by kind; a kind that the cluster does not have is left out. memo: of the view before. storage: of all three kinds.
-    budgets: PodDisruptionBudgets.
+    budgets: PodDisruptionBudgets. quotas: ResourceQuotas.
 
     With it, a workload whose object and pods have not changed is the same `Workload` with the same pods.
     """
     kept = Memo() if memo is None else memo
     items = {kind: list(found) for kind, found in objects.items()}
     jobsets = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in items.get(resources.JOBSETS.kind, ())}
-    of_namespaces: dict[str, list[resources.Object]] = {}
-    for budget in budgets:
-        of_namespaces.setdefault(budget["metadata"]["namespace"], []).append(budget)
+    budgets_of, quotas_of = _by_namespace(budgets), _by_namespace(quotas)
     known: list[tuple[Adapter, resources.Object, Workload]] = []
     for adapter in ADAPTERS:
         for item in items.get(adapter.resource.kind, ()):
@@ -66,7 +66,7 @@ def cluster_view(
             if adapter.resource == resources.TRAIN_JOBS:
                 beside = jobsets.get(resources.key_of(item))
             elif adapter.resource in (resources.REPLICA_SETS, resources.STATEFUL_SETS):
-                beside = budget_of(item, of_namespaces.get(item["metadata"]["namespace"], ()))
+                beside = budget_of(item, budgets_of.get(item["metadata"]["namespace"], ()))
             workload = kept.of(("workload", resources.uid_of(item)), partial(adapter.workload, item, beside), item, beside)
             if workload.pool:
                 known.append((adapter, item, workload))
@@ -99,7 +99,16 @@ def cluster_view(
     by_name = {node["metadata"]["name"]: node for node in nodes}
     by_uid = {resources.uid_of(item): item for item in workflows}
     by_key = None if shown is None else {resources.key_of(item): item for item in shown}
-    return ClusterView(workloads, found, frozenset(items) | {"Pod"}, by_name, by_key, active_evictions(evictions), stored, by_uid)
+    return ClusterView(
+        workloads, found, frozenset(items) | {"Pod"}, by_name, by_key, active_evictions(evictions), stored, by_uid, quotas_of
+    )
+
+
+def _by_namespace(objects: Iterable[resources.Object]) -> Mapping[str, Sequence[resources.Object]]:
+    found: dict[str, list[resources.Object]] = {}
+    for item in objects:
+        found.setdefault(item["metadata"]["namespace"], []).append(item)
+    return found
 
 
 def _storage(objects: Iterable[resources.Object]) -> Storage:
