@@ -7,6 +7,7 @@ from tests.kits.bridge_objects import budget_object, gated, job_object, message,
 from bailiff_core.records.job_requests import CancelJob, ScaleJob
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.annotations import DELETION_COST, POD_GROUP
+from bailiff_kubernetes_bridge.workloads.adapters import LWS_NAME
 
 
 @pytest.fixture
@@ -244,6 +245,14 @@ def test_a_stateful_set_cannot_have_pods_at_once_that_it_makes_one_after_the_oth
     assert "set podManagementPolicy: Parallel to have 2 at once" in message(world.pods["db-0"])
     world.change("db", podManagementPolicy="Parallel")
     assert runs(world, "db").minimum == 2
+
+
+def test_the_stateful_sets_of_a_leader_worker_set_are_no_jobs_of_their_own(world):
+    """Their controller makes them, with the labels of its pods."""
+    item = replicas_object("StatefulSet", "serve", 1)
+    item["spec"]["template"]["metadata"]["labels"] |= {LWS_NAME: "serve"}
+    world.add(item)
+    assert [workload.resource.kind for workload in world.view().workloads.values()] == ["Pod"]
 
 
 def test_replicas_of_a_pod_group_are_no_job_of_their_own(world):
