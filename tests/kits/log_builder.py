@@ -87,16 +87,44 @@ def folded(wires: Iterable[Wire]) -> PoolState:
     return state
 
 
+class Follower:
+    """Folds and replays a log from its bytes alone: goes on from where it was, or begins anew where the log is another one."""
+
+    def __init__(self) -> None:
+        self._folded, self._state = list[Wire](), PoolState()
+        self._records = list[Record]()
+        self._replayed, self._replay = list[Wire](), Replay()
+
+    def state(self, wires: list[Wire]) -> PoolState:
+        """The state after these records."""
+        if self._folded != wires[: len(self._folded)]:
+            self._folded, self._state, self._records = [], PoolState(), []
+        for wire in wires[len(self._folded) :]:
+            self._records.append(decode(wire))
+            apply(self._state, self._records[-1])
+        self._folded = wires[:]
+        return self._state
+
+    def replay(self, wires: list[Wire]) -> Replay:
+        """The replay of every cycle, with a search for every proposal again."""
+        self.state(wires)
+        proposals = (each.data for each in self._records[len(self._replayed) :])
+        searched = {each.computed_at for each in proposals if isinstance(each, facts.ProposalReceived)}
+        begin = len(self._replayed)
+        if self._replayed != wires[:begin] or min(searched, default=begin) < begin:
+            self._replayed, self._replay = [], Replay()
+            return self.replay(wires)
+        for record, wire in zip(self._records[begin:], wires[begin:], strict=True):
+            self._replay.feed(record, wire)
+            if record.seq in searched:
+                self._replay.search()
+        self._replayed = wires[:]
+        return self._replay
+
+
 def replayed(wires: Iterable[Wire]) -> Replay:
     """Replay every cycle of this log, and search again for every proposal."""
-    records = [(decode(wire), wire) for wire in wires]
-    searched = {record.data.computed_at for record, _ in records if isinstance(record.data, facts.ProposalReceived)}
-    replay = Replay()
-    for record, wire in records:
-        replay.feed(record, wire)
-        if record.seq in searched:
-            replay.search()
-    return replay
+    return Follower().replay([*wires])
 
 
 @dataclass(frozen=True)
@@ -130,6 +158,7 @@ class Story:
         self.head = ChainHead(pool)
         self.records: list[Record] = []
         self.wires: list[Wire] = []
+        self._follower = Follower()
         self.last_decisions: list[Decision] = []
         self.time = begin
         self.pool = pool
@@ -445,7 +474,7 @@ class Story:
         assert selection is not None, "there is no open selection"
         at = self.state.seq if at is None else at
         if proposals is None:
-            state = folded(self.wires[: at + 1])
+            state = self._follower.state(self.wires[: at + 1])
             state.cycle_open = False
             proposals = select_batch(state, selection.requests, self.state.rules.preemption.search_steps)
         return facts.ProposalReceived(selection=selection.number, computed_at=at, logic=LOGIC, proposals=tuple(proposals))
@@ -540,6 +569,6 @@ class Story:
 
     def holds(self) -> None:
         """Check that the log decodes, folds and replays to this story's state."""
-        again = replayed(self.wires)
+        again = self._follower.replay(self.wires)
         assert again.difference is None, again.difference
-        assert state_digest(again.state) == state_digest(self.state) == state_digest(folded(self.wires))
+        assert state_digest(again.state) == state_digest(self.state) == state_digest(self._follower.state(self.wires))
