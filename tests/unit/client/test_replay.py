@@ -473,6 +473,12 @@ def test_a_log_without_replayed_decisions_is_not_called_identical(bailiff: Run, 
         ExitCode.ENGINE_MISSING,
         "pool-a: nothing was replayed: the engine of its decisions is not stored here",
     )
+    dataset = LogWriter()
+    dataset.begin(logic=0)
+    assert verdict(log(dataset)) == (
+        ExitCode.ENGINE_MISSING,
+        "pool-a: folded; of an anonymised log no decision can be computed again",
+    )
 
 
 async def test_a_log_that_changes_between_readings_is_an_error(log_writer: LogWriter) -> None:

@@ -29,6 +29,8 @@ from .log_positions import Point
 from .replay_difference import DifferenceFound, ProposalNotReproduced, difference_of, proposal_differences
 from .replay_worker import ReplayWorker
 
+OF_DATASET = 0
+"""The engine logic that an anonymised log names: its decisions depended on names that are gone."""
 CYCLE_END = ("ce_cycleend", b"true")
 STARTED, PROPOSAL = (kind.type_name().encode() for kind in (WriterStarted, ProposalReceived))
 # Facts after which an engine retries all pending jobs. In between it caches what did not fit. The cache is not part of the
@@ -333,6 +335,8 @@ def _decider_of(engine: EngineUsed, own: ReplayEngine, store: Path | None) -> Re
     if (engine["digest"], engine["logic"]) == (mine.digest, mine.logic):
         engine["decided_by"] = "this release"
         return own
+    if engine["logic"] == OF_DATASET:
+        return None
     try:
         wheel = engine_store.find_engine(store, engine["digest"]) if store is not None else None
         if wheel is not None:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from bailiff.audit.replay import EngineUsed, Replayed
+from bailiff.audit.replay import OF_DATASET, EngineUsed, Replayed
 from bailiff.audit.verify import Verified
 from bailiff.render.plain_text import plain
 from bailiff_core.explain.evictions import end_text
@@ -241,6 +241,8 @@ def _verdict(found: Replayed) -> Text:
     if found["proposals_not_reproduced"]:
         what = count_text(found["proposals_not_reproduced"], "proposal record")
         return Text(f"{found['pool']}: {what} cannot be reproduced by searching again", "bold red")
+    if found["cycles_of_other_engines"] and all(engine["logic"] == OF_DATASET for engine in found["engines"]):
+        return Text(f"{found['pool']}: folded; of an anonymised log no decision can be computed again", "bold yellow")
     if found["cycles_of_other_engines"] and not found["cycles_replayed"]:
         return Text(f"{found['pool']}: nothing was replayed: the engine of its decisions is not stored here", "bold yellow")
     if found["cycles_of_other_engines"]:
