@@ -115,7 +115,10 @@ def test_what_make_up_prints_works_as_typed_and_again(folder: Path) -> None:
     assert all(said.count(shown) >= 2 for shown in ("by bailiff-witness", "GPU-hours, ", '"sealed_at"'))
 
 
-HOW_TO = ("projects", "submit", "policy", "explain", "receipt", "nodes", "accounting", "prove", "retention", "replay", "what-if")
+HOW_TO = (
+    *("projects", "submit", "policy", "explain", "eviction-times", "receipt", "nodes", "accounting", "prove", "retention"),
+    *("replay", "what-if", "archive", "dataset", "permissions"),
+)
 """Pages whose commands a user of `make up` can type."""
 ELSEWHERE = (
     *("--mig", "--interactive", "nvlink", "-f train-7.yaml", "--install-completion", "bailiff top", "list --watch"),
@@ -125,6 +128,10 @@ ELSEWHERE = (
 """What needs other machines, other programs, or what only a later week has."""
 PLACEHOLDERS = {
     "postgresql://…": "$(cat .bailiff/archive)",
+    "postgresql://bailiff:…@db.example/bailiff": "$(cat .bailiff/archive)",
+    "export FOLDER --anonymise --keep-key KEYFILE": "export dataset-with-key --anonymise --keep-key keyfile",
+    "export FOLDER --anonymise": "export dataset --anonymise",
+    "~/.bailiff/ada.key": "ada.key",
     "FOLDER": "segments",
     "--segment 100000": "--segment 10",
     "--trust KEY": "--trust $(bailiff audit seals | awk 'END { print $NF }')",
