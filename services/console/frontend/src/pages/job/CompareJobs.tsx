@@ -45,7 +45,7 @@ const seconds = (from: string | null, to: string | null): string => (from && to 
 function ofAttempt(job: JobHistory, attempt: JobHistory["attempts"][number]): Compared {
   return {
     name: `Attempt ${attempt.attempt}`,
-    values: { Placed: attempt.placed_at ? seconds(job.submitted_at, attempt.placed_at) + " after submission" : "–", Action: attempt.action ?? "–", Nodes: few(attempt.nodes) || "–", Started: seconds(attempt.placed_at, attempt.started_at) + " after placement", Ran: attempt.ran_s === null ? "–" : duration(attempt.ran_s), Outcome: endText(attempt.outcome ?? "running"), Cause: attempt.cause || "–", ...losses([attempt]) },
+    values: { Placed: attempt.placed_at ? seconds(job.submitted_at, attempt.placed_at) + " after submission" : "–", Action: attempt.action ?? "–", Nodes: few([...new Set(attempt.nodes)]) || "–", Started: seconds(attempt.placed_at, attempt.started_at) + " after placement", Ran: attempt.ran_s === null ? "–" : duration(attempt.ran_s), Outcome: endText(attempt.outcome ?? "running"), Cause: attempt.cause || "–", ...losses([attempt]) },
   };
 }
 

@@ -1,9 +1,11 @@
+import { Fragment } from "preact";
+
 import type { Eviction, QueuedJob, RecordItem } from "../../api";
-import { ACTION_TEXTS, bytes, count, moment, sanitizeLine, stopWord } from "../../lib";
+import { ACTION_TEXTS, bytes, count, few, moment, sanitizeLine, stopWord } from "../../lib";
 import { ReceiptButton } from "../../shared/ReceiptButton";
 import { Badge, decisionPath, DescriptionItem, JobLink, RelativeTime, SeqLink } from "../../ui";
 import { alternatives, evictionReason } from "./evictionReason";
-import { afterText, evictionStages, liveStages, proofsOf, type Stage } from "./evictionStages";
+import { afterText, alikeProofs, evictionStages, liveStages, proofsOf, type Stage } from "./evictionStages";
 
 interface Props {
   pool: string;
@@ -24,7 +26,7 @@ export function EvictionCard({ pool, job, eviction, live, ended, last, urgent, r
   const current = last && live?.eviction?.decided_seq === eviction.decided_seq ? live.eviction : null;
   const stages = Object.keys(eviction.stages).length || !current ? evictionStages(eviction) : liveStages(current);
   const other = alternatives(eviction.explanation);
-  const proofs = proofsOf(records, eviction.attempt ?? -1);
+  const proofs = alikeProofs(proofsOf(records, eviction.attempt ?? -1));
   const preempted = eviction.cause === "preemption";
   const word = preempted ? "evicted" : stopWord(eviction.cause);
   return (
@@ -59,14 +61,19 @@ export function EvictionCard({ pool, job, eviction, live, ended, last, urgent, r
         <EvictionStageList stages={stages} done={!current} deadline={current?.deadline ?? null} />
         {proofs.length > 0 && (
           <p class="soft note">
-            Proof of release: {proofs.slice(0, 4).map((proof, at) => (
-              <span key={proof.seq}>
-                {at > 0 && "; "}
-                {proof.devices ? count(proof.devices, "GPU") : "the resources"} of task {proof.task} on {proof.node}
-                {proof.after !== null && <>, {bytes(proof.before ?? 0)} in use before, {bytes(proof.after)} and {count(proof.processes ?? 0, "process", "processes")} after</>} <SeqLink pool={pool} seq={proof.seq} />
-              </span>
-            ))}
-            {proofs.length > 4 && `; and ${proofs.length - 4} more tasks`}.
+            Proof of release: {proofs.slice(0, 4).map((group, at) => {
+              const [proof] = group;
+              const each = group.length > 1 ? " each" : "";
+              return (
+                <span key={proof.seq}>
+                  {at > 0 && "; "}
+                  {proof.devices ? count(proof.devices, "GPU") : "the resources"}{each} of {each ? `tasks ${few(group.map(({ task }) => String(task)))}` : `task ${proof.task}`} on {proof.node}
+                  {proof.after !== null && <>, {bytes(proof.before ?? 0)}{each} in use before, {bytes(proof.after)} and {count(proof.processes ?? 0, "process", "processes")} after</>}
+                  {group.slice(0, 4).map(({ seq }) => <Fragment key={seq}> <SeqLink pool={pool} seq={seq} /></Fragment>)}{group.length > 4 && " …"}
+                </span>
+              );
+            })}
+            {proofs.length > 4 && `; and ${count(proofs.slice(4).flat().length, "more task")}`}.
           </p>
         )}
         {(other.length > 0 || explanation.length > 0) && (

@@ -29,7 +29,7 @@ export function JobStatusLine({ pool, live, whole, details }: Props & { pool: st
       )}
       {!["running", "starting", "reserved", "pending", "evicting"].includes(live.state) && <>State: {live.state}{live.note && <>: <bdi>{sanitizeLine(live.note)}</bdi></>}; requests {gpus}.</>}{" "}
       <span class="soft">
-        {live.project && <ProjectLink pool={pool} project={live.project} />}class {live.priority_class} {live.priority}
+        <ProjectAndClass pool={pool} project={live.project} /> {live.priority_class} {live.priority}
         {live.preemptible ? "" : ", not preemptible"}
         {live.attempt > 0 && `, attempt ${live.attempt}`}
         {whole?.evictions.length ? evictedText(whole) : live.evictions > 0 && `, evicted ${times(live.evictions)}`}
@@ -38,10 +38,9 @@ export function JobStatusLine({ pool, live, whole, details }: Props & { pool: st
   );
 }
 
-const ProjectLink = ({ pool, project }: { pool: string; project: string }) => (
-  <>
-    Project <a href={projectPath(pool, project)}>{project}</a>,{" "}
-  </>
+/** `Project vision, class`, or `Class`: the name of the class follows. */
+const ProjectAndClass = ({ pool, project }: { pool: string; project: string | null | undefined }) => (
+  project ? <>Project <a href={projectPath(pool, project)}>{project}</a>, class</> : <>Class</>
 );
 
 function Ended({ pool, whole, details }: { pool: string; whole: JobHistory | null; details: JobPage | null }) {
@@ -56,7 +55,7 @@ function Ended({ pool, whole, details }: { pool: string; whole: JobHistory | nul
       {whole?.reason && <>: <bdi>{sanitizeLine(whole.reason)}</bdi></>}
       {at && from && `, ${duration((Date.parse(at) - Date.parse(from)) / 1000)} after it was submitted`}.{" "}
       <span class="soft">
-        {project && <ProjectLink pool={pool} project={project} />}class {whole?.priority_class ?? summary?.priority_class ?? "unknown"}
+        <ProjectAndClass pool={pool} project={project} /> {whole?.priority_class ?? summary?.priority_class ?? "unknown"}
         {evictedText(whole)}
         {!whole && ". Its attempts and evictions are in the archive, which is unavailable"}
       </span>

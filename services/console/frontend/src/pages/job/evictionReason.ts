@@ -40,11 +40,11 @@ function ruleSentence(eviction: Eviction, rank: string, live: QueuedJob | null):
   return eviction.reason ? eviction.reason : `Because ${evictionCauseText(eviction.cause ?? "")}.`;
 }
 
-/** What the eviction cost, in two figures: the work since the last checkpoint, and what the restart costs. */
+/** What the eviction cost, in two figures: the work since the last checkpoint or the start, and what the restart costs. */
 function lossTexts(eviction: Eviction): { workLost: string; restartCost: string | null } {
   const { work_lost_gpu_ms: work, restart_gpu_ms: restart } = eviction;
   if (work === null) return { workLost: eviction.stages.released || eviction.outcome ? "Not recorded." : "Unknown until the eviction completes.", restartCost: null };
-  return { workLost: work < NOTHING_MS ? "None." : `${gpuTime(work)} since its last checkpoint.`, restartCost: (restart ?? 0) < NOTHING_MS ? null : `${gpuTime(restart ?? 0)}, as the policy assumes or as measured.` };
+  return { workLost: work < NOTHING_MS ? "None." : `${gpuTime(work)} since its last checkpoint, or its start.`, restartCost: (restart ?? 0) < NOTHING_MS ? null : `${gpuTime(restart ?? 0)}, as the policy assumes or as measured.` };
 }
 
 function restartText(eviction: Eviction, live: QueuedJob | null, ended: string | null, last: boolean): { restart: string; hasRestarted: boolean } {

@@ -67,4 +67,16 @@ export function proofsOf(records: RecordItem[], attempt: number): Proof[] {
     });
 }
 
+/** Proofs that say the same of tasks on one node together, in the order of the tasks. */
+export function alikeProofs(proofs: Proof[]): [Proof, ...Proof[]][] {
+  const groups = new Map<string, [Proof, ...Proof[]]>();
+  for (const proof of [...proofs].sort((one, other) => one.task - other.task)) {
+    const key = [proof.node, proof.devices, proof.before, proof.after, proof.processes].join();
+    const group = groups.get(key);
+    if (group) group.push(proof);
+    else groups.set(key, [proof]);
+  }
+  return [...groups.values()];
+}
+
 const used = (readings: Reading[]): number | null => (readings.length ? readings.reduce((sum, each) => sum + each.memory_used, 0) : null);

@@ -6,7 +6,7 @@ import { aJob } from "../../testing/liveRows";
 import { claimRows } from "./claimRows";
 import { eventRows } from "./eventRows";
 import { alternatives, evictionReason, liveEviction } from "./evictionReason";
-import { afterText, evictionStages, proofsOf } from "./evictionStages";
+import { afterText, alikeProofs, evictionStages, proofsOf } from "./evictionStages";
 import { jobPresence, type Sources } from "./jobPresence";
 import { checkpoints, jobProgress } from "./progressModel";
 import { jobTimeline } from "./timelineModel";
@@ -123,6 +123,8 @@ describe("eviction stages", () => {
     const [proof] = proofsOf([record(1, { before: [reading(5_000, 1), reading(6_000, 1)], after: [reading(0, 0), reading(10, 0)] }), record(2, {})], 1);
     expect(proof).toMatchObject({ task: 2, devices: 2, before: 11_000, after: 10, processes: 0 });
     expect(proofsOf([record(1, {})], 1)[0]).toMatchObject({ before: null, after: null, processes: null });
+    const gang = proofsOf([2, 0, 1].map((task) => record(1, { task, before: [reading(9, 1)], after: [reading(task === 1 ? 5 : 0, 0)] })), 1);
+    expect(alikeProofs(gang).map((group) => group.map(({ task }) => task))).toEqual([[0, 2], [1]]);
   });
 });
 
@@ -131,7 +133,7 @@ describe("eviction reason", () => {
     const over = { ...EVICTION, stages: { resumed: at(280) }, until_resumed_s: 180 };
     expect(evictionReason(over, LIVE, null, true)).toEqual({
       forJob: "serve-2", preemptorText: "inference 125", rule: "inference 125 has priority over train 50 (rule lower-priority-only).",
-      workLost: "30.0 GPU-min since its last checkpoint.",  restartCost: null, restart: "It resumed 3m after the decision.", hasRestarted: true,
+      workLost: "30.0 GPU-min since its last checkpoint, or its start.",  restartCost: null, restart: "It resumed 3m after the decision.", hasRestarted: true,
     });
   });
 

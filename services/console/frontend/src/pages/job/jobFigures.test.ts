@@ -15,7 +15,7 @@ const eviction = (more: Partial<Eviction>): Eviction => ({
 
 test("work lost and restart cost are two figures", () => {
   const reason = evictionReason(eviction({}), null, null, false);
-  expect([reason.workLost, reason.restartCost]).toEqual(["12.0 GPU-min since its last checkpoint.", "4.0 GPU-min, as the policy assumes or as measured."]);
+  expect([reason.workLost, reason.restartCost]).toEqual(["12.0 GPU-min since its last checkpoint, or its start.", "4.0 GPU-min, as the policy assumes or as measured."]);
   const saved = evictionReason(eviction({ work_lost_gpu_ms: 0 }), null, null, false);
   expect([saved.workLost, saved.restartCost]).toEqual(["None.", "4.0 GPU-min, as the policy assumes or as measured."]);
 });

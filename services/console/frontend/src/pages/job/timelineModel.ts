@@ -92,5 +92,5 @@ function laneOf(attempt: AttemptItem, history: JobHistory | null, live: LiveJob 
   if (started !== null) add("running", started, evictedAt !== null && evictedAt >= started ? evictedAt : ended);
   if (evictedAt !== null && (started === null || evictedAt >= started)) add("evicting", evictedAt, releasedAt !== null && ended !== null ? Math.max(releasedAt, evictedAt) : ended);
   const marks = evictions.map((each) => ({ at: Date.parse(each.decided_at), seq: each.decided_seq, text: capital(stopWord(each.cause)) + (each.for_job ? ` for ${each.for_job}` : "") }));
-  return { key: `attempt-${attempt.attempt}`, name: `Attempt ${attempt.attempt}`, nodes: attempt.nodes, segments, marks, end: endText(attempt.outcome ?? "") };
+  return { key: `attempt-${attempt.attempt}`, name: `Attempt ${attempt.attempt}`, nodes: [...new Set(attempt.nodes)], segments, marks, end: endText(attempt.outcome ?? "") };
 }
