@@ -1,5 +1,9 @@
 """The state as data: whole, equal for equal histories, and no matter what was cached when."""
 
+import gc
+from collections import Counter
+from itertools import pairwise
+
 import pytest
 from pydantic import TypeAdapter
 from tests.kits.log_builder import MINUTE, Cut
@@ -7,10 +11,12 @@ from tests.kits.story_script import play
 
 from bailiff_core.decision_cycle import decide, decision_record
 from bailiff_core.fold import apply, close_cycle, fold
+from bailiff_core.fold.failed_starts import set_victims
+from bailiff_core.fold.log import hold_job
 from bailiff_core.fold.registry import FOLDS
 from bailiff_core.fold.snapshot import SnapshotIndex, from_snapshot, snapshot_parts, state_digest, to_snapshot
-from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.state import Eviction, Job, OperatorRequest, PoolState, SeenRequest, Task
+from bailiff_core.model.demand import Dependency, JobDemand, TaskGroup
+from bailiff_core.model.state import NOTHING, Eviction, Job, OperatorRequest, PoolState, SeenRequest, Task
 from bailiff_core.model.undecoded import shared_of, without_gaps
 from bailiff_core.records import AUDIT_TYPES, decode
 
@@ -48,6 +54,52 @@ def test_a_snapshot_is_made_in_parts_of_a_few_jobs(story, monkeypatch):
     assert b"".join(snapshot_parts(story.state)) == TypeAdapter(PoolState).dump_json(story.state, exclude={"indices"})
     assert max(after[1:]) <= max(before[1:]) + 500, "except for the names in the queue"
     story.state.requests.popitem()
+
+
+OF_EACH_JOB = {Job: 1, JobDemand: 1, dict: 1, list: 3}
+"""The objects that hold others: its demand has a dict of fields; there are tasks, reserved tasks and times of evictions."""
+
+
+def own_objects(jobs):
+    """How many objects that hold others each but the first has, and the one before has not."""
+    for before, job in pairwise(map(held_by, jobs)):
+        yield dict(Counter(type(each) for at, each in job.items() if at not in before))
+
+
+def held_by(job):
+    found, todo = {}, [job]
+    while todo:
+        each = todo.pop()
+        if id(each) not in found and not isinstance(each, type) and (gc.is_tracked(each) or isinstance(each, dict | set | list)):
+            found[id(each)] = each
+            todo += gc.get_referents(each)
+    return found
+
+
+def test_jobs_share_what_they_have_alike(story):
+    """A pool may have a hundred thousand that are pending: an object more of each is megabytes in every service."""
+    play("node n1: 8 gpus; runs low: 8 gpus", story=story)
+    names = [f"waits-{number}" for number in range(4)]
+    for name in names:
+        story.submit(name, gpus=8)
+    index = SnapshotIndex()
+    data = b"".join(snapshot_parts(story.state, index))
+    for state in (story.state, from_snapshot(data), from_snapshot(data, index)):
+        assert list(own_objects([state.jobs[name] for name in names])) == [OF_EACH_JOB] * 3
+
+
+def test_what_jobs_share_stays_empty(story):
+    play("node n1: 8 gpus; runs low: 8 gpus; submit first: 8 gpus", story=story)
+    story.cycle(story.submitted("second", gpus=8, after=(Dependency(job="first"),)))
+    first, second = story.job("first"), story.job("second")
+    assert second.waits_for == {"first": "succeeded"}
+    hold_job(story.state, first, "for now")
+    set_victims(story.state, first, {**first.victims, "low": story.state.now})
+    assert first.holds
+    assert first.victims == {"low": story.state.now}
+    assert story.job("low").holds == story.job("low").victims == story.job("low").waits_for == NOTHING == {}
+    first.holds = first.victims = NOTHING
+    first.paused_seq, first.pause_reason = None, ""
 
 
 def test_the_jobs_of_a_snapshot_are_decoded_one_by_one(story):

@@ -1,6 +1,6 @@
 """Which jobs wait for others: kept from a submission until each of those has ended."""
 
-from bailiff_core.model.state import ENDED, Job, PoolState
+from bailiff_core.model.state import ENDED, NOTHING, Job, PoolState
 from bailiff_core.records import decisions
 
 from .allocation import set_phase
@@ -17,7 +17,7 @@ def note_dependencies(state: PoolState, job: Job) -> None:
         if other is None or other is job:
             continue
         if other.phase not in ENDED:
-            job.waits_for[other.id] = dependency.until
+            job.waits_for = {**job.waits_for, other.id: dependency.until}
             state.dependents.setdefault(other.id, {})[job.id] = None
         elif dependency.until == "succeeded" and other.phase != "succeeded":
             job.failed_dependency = job.failed_dependency or other.id
@@ -29,10 +29,11 @@ def settle_dependents(state: PoolState, ended: Job) -> None:
         del state.dependents[name][ended.id]
         if not state.dependents[name]:
             del state.dependents[name]
-    ended.waits_for = {}
+    ended.waits_for = NOTHING
     for name in state.dependents.pop(ended.id, {}):
         job = state.jobs[name]
-        until = job.waits_for.pop(ended.id)
+        until = job.waits_for[ended.id]
+        job.waits_for = {name: each for name, each in job.waits_for.items() if name != ended.id} or NOTHING
         if until == "succeeded" and ended.phase != "succeeded":
             job.failed_dependency = job.failed_dependency or ended.id
         state.indices.touched[name] = None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.scheduling_class import scheduling_class_of
-from bailiff_core.model.state import ENDED, Eviction, Job, PoolState, Spared, Task
+from bailiff_core.model.state import ENDED, NOTHING, Eviction, Job, PoolState, Spared, Task
 from bailiff_core.permissions import Requester, oversees
 
 from .open_jobs import user_key
@@ -46,7 +46,7 @@ def note_over(state: PoolState, job: Job, outcome: str, cause: str) -> None:
     """The attempt is over. Called while the job has its tasks."""
     succeeded = outcome in ("finished", "succeeded")
     if succeeded:
-        set_victims(state, job, {})
+        set_victims(state, job, NOTHING)
     if succeeded or _ran(state, job.last_start):
         job.victims_in_vain = ()
     if outcome in BY_ITSELF:
@@ -106,10 +106,10 @@ def note_left(state: PoolState, victim: Job) -> None:
 
 def take_over(state: PoolState, holder: Job, preemptor: Job) -> None:
     """The preemptor gets what is reserved for the holder, and has on account who has left for it."""
-    set_victims(state, preemptor, preemptor.victims | _in_vain(state, holder))
+    set_victims(state, preemptor, {**preemptor.victims, **_in_vain(state, holder)})
 
 
-def set_victims(state: PoolState, job: Job, victims: dict[str, int]) -> None:
+def set_victims(state: PoolState, job: Job, victims: Mapping[str, int]) -> None:
     """These have left for the job, and nobody else."""
     index = state.indices.left_for
     if index is not None:
@@ -117,7 +117,7 @@ def set_victims(state: PoolState, job: Job, victims: dict[str, int]) -> None:
             index.get(name, {}).pop(job.id, None)
         for name in victims:
             index.setdefault(name, {})[job.id] = None
-    job.victims = victims
+    job.victims = victims or NOTHING
 
 
 def may_be_spared(state: PoolState, in_vain: Iterable[str]) -> Iterator[str]:
@@ -231,7 +231,7 @@ def forget_failed_starts(state: PoolState, job: Job) -> None:
     for name in job.victims_in_vain:
         _forget_spared(state, user_key(job.user, job.user_verified), name)
     job.start_failures, job.victims_in_vain = 0, ()
-    set_victims(state, job, {})
+    set_victims(state, job, NOTHING)
 
 
 def allow_nodes(state: PoolState, job: Job) -> None:

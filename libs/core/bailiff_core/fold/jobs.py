@@ -3,7 +3,7 @@
 from bailiff_core.model.claims import is_preemptible
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.scheduling_class import scheduling_class_of, shared_parts
-from bailiff_core.model.state import OPERATOR, Job, PoolState
+from bailiff_core.model.state import NOTHING, OPERATOR, Job, PoolState
 from bailiff_core.model.work_lost import note_loss
 from bailiff_core.records import decisions, facts
 
@@ -275,7 +275,7 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
         job.tasks = []
         job.eviction = None
     job.reserved_until = job.stale_since = job.operator_request = job.paused_seq = None
-    job.holds = {}
+    job.holds = NOTHING
     forget_saving(job)
     set_snapshot(state, job, None)
     state.indices.retry_unschedulable = True

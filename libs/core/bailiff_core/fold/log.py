@@ -4,7 +4,7 @@ from bailiff_core.model.certificate import Certificate
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.share_turn import parent_and_kind
-from bailiff_core.model.state import ENDED, Job, PoolState, RejectedInputs, RejectionCount, SeenRequest, ShareTurn
+from bailiff_core.model.state import ENDED, NOTHING, Job, PoolState, RejectedInputs, RejectionCount, SeenRequest, ShareTurn
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
 from bailiff_core.records.wire import time_text
@@ -123,7 +123,7 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
             if getattr(job, name) is not None:
                 setattr(job, name, getattr(job, name) + fact.jump)
         job.eviction_times = [at + fact.jump for at in job.eviction_times]
-        job.victims = {name: at + fact.jump for name, at in job.victims.items()}
+        job.victims = {name: at + fact.jump for name, at in job.victims.items()} or NOTHING
         for task in job.tasks:
             task.idle_since = None if task.idle_since is None else task.idle_since + fact.jump
         for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
@@ -250,7 +250,8 @@ def note_requester(state: PoolState, job: Job, reason: str) -> None:
 
 def hold_job(state: PoolState, job: Job, reason: str, hold: str = "") -> None:
     """Stores that it is paused, why, and whose pause it is."""
-    job.holds[hold] = job.paused_seq, job.pause_reason = state.seq, reason
+    job.paused_seq, job.pause_reason = state.seq, reason
+    job.holds = {**job.holds, hold: (state.seq, reason)}
 
 
 def limit_grace(job: Job, grace: int | None) -> None:

@@ -55,8 +55,8 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
     """The job is pending again, at its old place; one that is still evicting is requeued after its eviction."""
     job = state.jobs[fact.job]
     ended = [hold for hold in holds_of(state, _requester(state), job, fact.hold) if hold in job.holds]
-    for hold in ended or (OPERATOR,):  # until LOGIC 8 an operator's pause was everybody's to end
-        job.holds.pop(hold, None)
+    ended = ended or [OPERATOR]  # until LOGIC 8 an operator's pause was everybody's to end
+    job.holds = {hold: about for hold, about in job.holds.items() if hold not in ended}
     job.paused_seq, job.pause_reason = next(iter(job.holds.values()), (None, ""))
     job.resumed_seq = state.seq
     if job.eviction is None:

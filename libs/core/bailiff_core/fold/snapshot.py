@@ -152,7 +152,7 @@ def from_snapshot(data: Slices, index: SnapshotIndex | None = None) -> PoolState
     if index is None:
         state = _adapter().validate_json(data[:])
         for job in state.jobs.values():
-            shared_parts(job.demand, job.scheduling_class)
+            _share(job)
     else:
         small, at = [], 0
         for name in DICTS:
@@ -199,8 +199,13 @@ def from_changes(state: PoolState, data: Slices, index: SnapshotIndex, removed: 
 
 def _job(data: bytes) -> Job:
     job: Job = _adapter_of("jobs").validate_json(data)
-    shared_parts(job.demand, job.scheduling_class)
+    _share(job)
     return job
+
+
+def _share(job: Job) -> None:
+    shared_parts(job.demand, job.scheduling_class)
+    job.share_empty()
 
 
 def state_digest(state: PoolState, index: SnapshotIndex | None = None) -> str:

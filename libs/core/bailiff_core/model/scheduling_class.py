@@ -15,7 +15,7 @@ def scheduling_class_of(demand: JobDemand) -> str:
 
 
 def shared_parts(demand: JobDemand, scheduling_class: str) -> JobDemand:
-    """Lets a demand share what many jobs have alike: its tasks, and the sets of its fields' names.
+    """Lets a demand share what many jobs have alike: its tasks, no labels, and the sets of its fields' names.
 
     They take two thirds of a pending job's memory.
 
@@ -29,6 +29,8 @@ def shared_parts(demand: JobDemand, scheduling_class: str) -> JobDemand:
         if len(_TASKS) >= MOST_SHARED:
             _TASKS.clear()
         _TASKS[scheduling_class] = demand.tasks
+    if not demand.labels:
+        demand.__dict__["labels"] = _NO_LABELS
     for model in (demand, *demand.tasks):
         names = model.__pydantic_fields_set__
         object.__setattr__(model, "__pydantic_fields_set__", _FIELDS_SETS.setdefault(frozenset(names), names))
@@ -37,6 +39,7 @@ def shared_parts(demand: JobDemand, scheduling_class: str) -> JobDemand:
 
 MOST_SHARED = 1024  # scheduling classes
 _TASKS: dict[str, tuple[TaskGroup, ...]] = {}
+_NO_LABELS: dict[str, str] = {}
 _FIELDS_SETS: dict[frozenset[str], set[str]] = {}
 _FIELDS = {"tasks", "min_tasks", "sub_groups", "topology", "pack"}
 _LATER_FIELDS = {"placement"}  # not in the digest where they are omitted

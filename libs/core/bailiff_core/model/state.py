@@ -1,8 +1,9 @@
 """The state of one pool, as folded from its log. Only `fold` changes these values."""
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Final, Literal
 
 from .certificate import RootKeyChange
 from .demand import JobDemand, TaskGroup
@@ -34,6 +35,14 @@ EvictionCause = Literal[
     "resize",
 ]
 DrainMode = Literal["graceful", "quick", "fast"]
+
+NOTHING: Final[Mapping[str, Any]] = {}
+"""One for all jobs, most of which have nothing in their mappings: those are replaced, never changed."""
+
+
+def _nothing() -> Mapping[str, Any]:
+    return NOTHING
+
 
 ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -425,7 +434,7 @@ class Job:
     step: int | None = None
     paused_seq: int | None = None
     pause_reason: str = ""
-    holds: dict[str, tuple[int, str]] = field(default_factory=dict)
+    holds: Mapping[str, tuple[int, str]] = field(default_factory=_nothing)
     resumed_seq: int = 0
     operator_request: OperatorRequest | None = None
     restart_cause: str = ""
@@ -440,7 +449,7 @@ class Job:
     unkept: int = 0
     unkept_seq: int | None = None
     checkpoint_claim: Literal["", "reported", "saved"] = ""
-    waits_for: dict[str, Literal["succeeded", "ended"]] = field(default_factory=dict)
+    waits_for: Mapping[str, Literal["succeeded", "ended"]] = field(default_factory=_nothing)
     failed_dependency: str = ""
     snapshot: JobSnapshot | None = None
     unsaved_seq: int | None = None
@@ -452,8 +461,12 @@ class Job:
     start_failures: int = 0
     refused_by: tuple[str, ...] = ()
     assigned_at: int | None = None
-    victims: dict[str, int] = field(default_factory=dict)
+    victims: Mapping[str, int] = field(default_factory=_nothing)
     victims_in_vain: tuple[str, ...] = ()
+
+    def share_empty(self) -> None:
+        """Lets a job that was read from a snapshot share `NOTHING`."""
+        self.holds, self.waits_for, self.victims = self.holds or NOTHING, self.waits_for or NOTHING, self.victims or NOTHING
 
     @property
     def queued_since(self) -> int:
