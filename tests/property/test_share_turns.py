@@ -176,7 +176,36 @@ def test_jobs_that_need_the_whole_pool_take_turns_as_in_the_text() -> None:
         story.wait(HOUR)
         settle(story)
         has += [name for name, job in story.state.jobs.items() if job.tasks]
-    assert [len(list(hours)) for _, hours in groupby(has)] == [9, 18, 18, 18, 9]
+    assert [len(list(hours)) for _, hours in groupby(has)] == [6, 13, 13, 13, 13, 13, 1]
+
+
+def days_of_the_whole_pool(gpus: int, others: int, days: int) -> list[bool]:
+    """Whether the one job of a project that needs all GPUs has them, hour by hour, beside projects with queues of small ones."""
+    names = [f"p{number}" for number in range(others)]
+    story = Story(policy(projects=[{"name": name} for name in ("whole", *names)], fairness={"half_life": "1d"}))
+    story.node("n1", gpus=gpus)
+    for number in range(gpus):
+        for name in names:
+            story.submit(f"{name}-{number}", gpus=1, project=name)
+    settle(story)
+    story.submit("all", gpus=gpus, project="whole")
+    found = []
+    for _ in range(24 * days):
+        story.wait(HOUR)
+        settle(story)
+        found.append(bool(story.job("all").tasks))
+    assert replayed(story.wires).difference is None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("gpus", "others"), [(3, 3), *(pytest.param(*pool, marks=pytest.mark.long) for pool in [(4, 1), (4, 4), (2, 3), (8, 5)])]
+)
+def test_with_a_half_life_a_job_of_the_whole_pool_has_its_turn_beside_small_ones(gpus: int, others: int) -> None:
+    had = days_of_the_whole_pool(gpus, others, days=7)
+    assert any(had[:48]), "it waited for two days"
+    assert not all(had[48:])
+    assert abs(sum(had) / len(had) - 1 / (others + 1)) < 0.15, sum(had) / len(had)
 
 
 def worlds_with_a_half_life() -> SimpleNamespace:

@@ -8,7 +8,7 @@ from bailiff_core.model.share_turn import parent_and_kind
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import whole_job
 from bailiff_core.queue import share_turn as rule
-from bailiff_core.quota.fair_share import Contest
+from bailiff_core.quota.fair_share import WHOLE_GPU, Contest
 from bailiff_core.quota.usage import Usage
 from bailiff_core.records.decisions import ProjectGpus, ShareTurnBegan
 from bailiff_core.scheduling_snapshot import current_usage
@@ -52,7 +52,17 @@ def _turns_by_use(state: PoolState, counted_since: int) -> Iterator[ShareTurnBeg
             continue
         if any(use_now(state, name).used for name in children):
             found = [ProjectGpus(project=_named(name), gpu_milli=average_use(state, name)) for name in children]
-            yield ShareTurnBegan(parent=_named(parent), owed=(), used=tuple(each for each in found if each.gpu_milli))
+            owed = tuple(_keeps(usage, parent))
+            yield ShareTurnBegan(parent=_named(parent), owed=owed, used=tuple(each for each in found if each.gpu_milli))
+
+
+def _keeps(usage: Usage, parent: str) -> Iterator[ProjectGpus]:
+    """What counts in favour of whoever has several GPUs that were left over for one job: else it might lose them at each turn."""
+    contest = usage.contests.get(parent)
+    for name, floor in contest.floors.items() if contest is not None else ():
+        given = int(usage.entitlements[name].share.gpu_milli - floor)
+        if given > WHOLE_GPU:
+            yield ProjectGpus(project=_named(name), gpu_milli=rule.KEPT * given)
 
 
 def turns_for(state: PoolState, jobs: Sequence[Job]) -> Iterator[tuple[int, ShareTurnBegan]]:

@@ -7,6 +7,7 @@ from bailiff_core.records.decisions import ShareTurnBegan
 
 NAME = "share-turn"
 TURN = 3600 * 1_000_000  # µs
+KEPT = 2  # so many times what it has of this: whoever has many GPUs for one job has them for more than a turn
 TURNS_IN_A_HALF_LIFE = 28  # six hours of a week: who is evicted for shares of time runs again for that long
 
 

@@ -405,7 +405,7 @@ class Usage:
             requested = exact(allocated.plus(self._satisfiable(job, pending, needs)))
         unmet = exact(allocated.plus(of_members(job, pending, self.asking)).minus(requested))
         claims = tuple(needs.all) if requested != ZERO or charged else ()
-        sizes = tuple(dict.fromkeys(size_of(group, self.smallest) for group in job.demand.tasks)) if claims else ()
+        sizes = tuple(dict.fromkeys(self._sizes_of(job))) if claims else ()
         charged_indices = dict.fromkeys(task.index for task in charged)
         reserved = dict.fromkeys(task.index for task in job.reservation)
         uncounted = frozenset(
@@ -423,6 +423,12 @@ class Usage:
             tuple(dict.fromkeys(self._kind_sizes(job))) if claims and self.kinds else (),
             allocated.plus(of_members(job, pending, self.smallest)) if claims and self.kinds else ZERO,
         )
+
+    def _sizes_of(self, job: Job) -> Iterable[Amount]:
+        """What the job needs of GPUs at once: to divide less than that over time would let it wait for ever. Else of a device."""
+        if self._state.past_use is not None and job.demand.min_tasks is None and not job.demand.sub_groups:
+            return (of_members(job, range(job.size), self.smallest).gpu_milli,)
+        return [size_of(group, self.smallest) for group in job.demand.tasks]
 
     def _kind_sizes(self, job: Job) -> Iterator[tuple[int, Amount]]:
         for group in job.demand.tasks:

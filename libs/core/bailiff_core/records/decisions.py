@@ -438,7 +438,8 @@ class ProjectGpus(Document):
 class ShareTurnBegan(Decision):
     """What rounding leaves over of GPUs goes in turn: from now on to those of these projects to whom it owes most.
 
-    With a half-life, from now on their shares count what they used beyond their quotas, instead.
+    With a half-life, from now on their shares count what they used beyond their quotas; `owed` is then what counts for those who
+    have several GPUs for one job, so that they keep them for more than a turn.
 
     Attributes:
         parent: Whose share they divide; none: the pool.
