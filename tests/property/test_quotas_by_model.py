@@ -133,6 +133,7 @@ def models_world(random: Random) -> Fields:
                 "name": f"j{at:02}",
                 "project": random.choice([project["name"] for project in projects]),
                 "gpus": random.choice((1, 1, 1, 2)),
+                "preemptible": random.random() < 0.8,
                 **({"gpu_models": accepts} if accepts else {}),
                 "submitted": f"{100 - at}m ago",
             }
