@@ -12,7 +12,7 @@ from tests.property.share_reference import Member, divide
 
 from bailiff_core.model.policy import Project
 from bailiff_core.model.project_tree import DIRECT, NO_BOUNDS, ROOT, ProjectTree
-from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, Bounds, ResourceVector
 from bailiff_core.quota.fair_share import Contest, Division, Entitlement, Steps, _allocatable, entitlements
 from bailiff_core.quota.quotas_in_full import quotas_in_full
 
@@ -328,3 +328,30 @@ def test_a_turn_passes_nothing_to_a_lower_priority() -> None:
     assert cache[ROOT].contests == {0: Contest(("b",), {"a": 0}, {"a": -500, "b": 500})}
     found = entitlements(tree, ResourceVector(1000), quotas_in_full(tree, ZERO, 1), requested, steps, None, {"a": -500, "b": 500})
     assert [found[name].share.gpu_milli for name in "abc"] == [0, 1000, 0]
+
+
+@examples(1000)
+@given(st.integers(0, 2**32))
+def test_a_project_has_no_less_than_it_would_have_split_in_two_but_for_one_step(seed: int) -> None:
+    """With the quotas, weights and requests of both. Whole GPUs: rounding may be worth one of them."""
+    random = Random(seed)
+
+    def some(name: str) -> tuple[str, int, int, int]:
+        return name, random.randrange(5), random.randint(1, 3), random.randrange(9)
+
+    others = [some(f"o{number}") for number in range(random.randrange(4))]
+    one, two = some("p"), some("q")
+    joined = ("p", *(a + b for a, b in zip(one[1:], two[1:], strict=True)))
+    total = 1000 * random.randrange(16)
+
+    def share_of(*listed: tuple[str, int, int, int]) -> Amount:
+        projects = [
+            Project(name=name, over_quota_weight=weight, quota=Bounds(gpu_milli=1000 * quota))
+            for name, quota, weight, _ in listed
+        ]
+        tree = ProjectTree(projects)
+        requested = {name: ResourceVector(1000 * gpus) for name, *_, gpus in listed}
+        found = entitlements(tree, ResourceVector(total), quotas_in_full(tree, ZERO, total), requested, Steps())
+        return sum((found[name].share.gpu_milli for name in ("p", "q") if name in found), start=0)
+
+    assert share_of(joined, *others) >= share_of(one, two, *others) - 1000  # type: ignore[arg-type]
