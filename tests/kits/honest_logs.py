@@ -7,7 +7,7 @@ from tests.kits.signed_pool import SignedPool
 from tests.unit.bus.virtual_time import run
 
 from bailiff_bus import topics
-from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.model.policy import DEFAULT_POLICY, GpuBudget
 from bailiff_core.records import Record, Wire, facts
 from bailiff_core.records.request import RequestBody
 from bailiff_log.credentials import Credentials
@@ -17,7 +17,8 @@ from bailiff_log.root_keys import change_root_key
 
 ADA, EVE, TOKEN = (bytes([number]) * 32 for number in (1, 2, 3))
 IDENTITY = DEFAULT_POLICY.identity.model_copy(update={"keys": {key_id(ADA): "ada", key_id(EVE): "eve"}, "operators": ("ada",)})
-POLICY = DEFAULT_POLICY.model_copy(update={"identity": IDENTITY})
+BUDGETS = (GpuBudget(name="all", gpu_hours=1000), GpuBudget(name="ada", user="ada", gpu_hours=100))
+POLICY = DEFAULT_POLICY.model_copy(update={"identity": IDENTITY, "budgets": BUDGETS})
 HOUR = 3_600_000_000
 
 
@@ -29,6 +30,8 @@ async def tell(pool: SignedPool) -> None:
         await pool.until("all requests are answered", lambda _: answers(pool) == len(pool.messages(topics.REQUESTS.name)))
 
     await ask(facts.ApplyPolicy(policy=POLICY, reason="begin"), pool.root)
+    await ask(facts.TopUpBudget(budget="ada", gpu_hours=10, reason="paper"))
+    await ask(facts.TransferBudget(budget="all", to="ada", gpu_hours=20, reason="a gift"))
     pool.submit("low", kind="train", key=ADA, BAILIFF_SIM_CHECKPOINTS="10:0.1")
     await pool.until_running("low")
     pool.submit("high", kind="inference", key=ADA)

@@ -65,6 +65,15 @@ DATA: dict[str, dict[str, Any]] = {
     "NodeUndrained": {"request": REQUEST, "node": "gpu-01"},
     "JobIdle": {"job": "train-7", "attempt": 1, "duration": 600 * SECOND, "action": "pause"},
     "ShareTurnBegan": {"owed": [{"project": "vision", "gpu_milli": 500}, {"project": "speech", "gpu_milli": -500}]},
+    "BudgetLevelChanged": {
+        "budget": "vision",
+        "level": "warning",
+        "month": NOON,
+        "used_gpu_ms": 80 * 3_600_000,
+        "of_gpu_ms": 100 * 3_600_000,
+    },
+    "BudgetToppedUp": {"request": REQUEST, "budget": "vision", "gpu_hours": 20, "reason": "paper"},
+    "BudgetTransferred": {"request": REQUEST, "budget": "speech", "to": "vision", "gpu_hours": 8, "reason": "a gift"},
     "TaskIdle": {**TASK, "duration": 60 * SECOND},
     "AttachGranted": {**TASK, "request": REQUEST, "client_certificate": "A" * 400},
     "JobSpecGranted": {"job": "train-7", "request": REQUEST, "encryption_key": "A" * 43},
@@ -240,6 +249,9 @@ NodeDrained: node drained         gpu-01  no new placements, jobs are evicted no
 NodeUndrained: node undrained       gpu-01  schedulable again
 JobIdle: job idle             train-7  its GPUs were idle for 10m: it is paused
 ShareTurnBegan: share turn           the pool  what rounding leaves over of the GPUs of the pool goes in turn; owed: 0.5 GPUs to project vision
+BudgetLevelChanged: budget warning       vision  80.0 GPU-h of 100.0 GPU-h used in 2026-11
+BudgetToppedUp: budget topped up     vision  20 GPU-h more this month: paper
+BudgetTransferred: budget transferred   speech  8 GPU-h to vision this month: a gift
 TaskIdle: task idle            train-7/0  on gpu-01, its GPUs were idle for 1m
 AttachGranted: attach granted       train-7/0  on gpu-01
 JobSpecGranted: spec granted         train-7  its command may be read by who asked

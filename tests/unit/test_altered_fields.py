@@ -15,7 +15,7 @@ import pytest
 from tests.kits.altered_fields import HEADERS, Checked, alterations, kind_of
 from tests.kits.examples import SHARE
 from tests.kits.honest_logs import told
-from tests.kits.log_builder import Story
+from tests.kits.log_builder import HOUR, Story, policy
 from tests.property.rich_stories import Rich
 from tests.simulation.played import SECOND, Played, submit
 
@@ -60,6 +60,18 @@ def of_writer() -> list[Record]:
     return story.records
 
 
+def of_budgets() -> list[Record]:
+    """Of two budgets, one of which is used up with what it was given."""
+    rows = [{"name": name, "priority_class": name, "gpu_hours": 8} for name in ("train", "build")]
+    story = Story(policy(budgets=rows))
+    story.node("n1", gpus=8)
+    story.runs("job", gpus=8)
+    story.cycle(facts.BudgetToppedUp(request=story.request(), budget="train", gpu_hours=1, reason="paper"))
+    story.cycle(facts.BudgetTransferred(request=story.request(), budget="build", to="train", gpu_hours=7, reason="a gift"))
+    story.wait(3 * HOUR)
+    return story.records
+
+
 def logs() -> Iterator[Checked]:
     """Honest logs, the signed one first."""
     wires, writer = told()
@@ -67,6 +79,7 @@ def logs() -> Iterator[Checked]:
     yield Checked(of_saved_gang("works:0.5"), None)
     yield Checked(of_saved_gang("lost:0.5"), None)
     yield Checked(of_writer(), None)
+    yield Checked(of_budgets(), None)
     yield from (Checked(of_seed(seed), None) for seed in SEEDS)
 
 

@@ -7,9 +7,11 @@ from bailiff_core.actions.allocate import allocate
 from bailiff_core.actions.migrate import drain_migrations, migrations
 from bailiff_core.actions.preempt import proposal_decisions, request_preemptions, timed_out_selection
 from bailiff_core.actions.schedule_timeouts import schedule_timeouts
+from bailiff_core.budgets.use import next_change as next_budget_change
 from bailiff_core.fold import enact
 from bailiff_core.fold.elasticity import tasks_above_size
 from bailiff_core.lifecycle.ageing import ageing
+from bailiff_core.lifecycle.budgets import budget_evictions, budget_levels
 from bailiff_core.lifecycle.dependencies import dependencies
 from bailiff_core.lifecycle.devices import device_evictions
 from bailiff_core.lifecycle.enforcement import enforcement
@@ -65,6 +67,8 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (shortened_graces, EVICTING),
     (stuck_evictions, EVICTING),
     (enforcement, ENFORCING),
+    (budget_levels, ALWAYS),  # before ageing, which begins anew where the class in force is another
+    (budget_evictions, ALWAYS),
     (ageing, ALWAYS),
     (periodic_snapshots, ALWAYS),
     (expired_snapshots, ALWAYS),
@@ -211,8 +215,8 @@ def build_indices(state: PoolState) -> None:
 
 
 def timers_wake(state: PoolState) -> list[int]:
-    """The next times, µs, at which a timer of a job, a project cooldown, or a turn of shares is due."""
-    times = timers_of(state).next(state.now), next_cooldown_end(state), next_share_turn(state)
+    """The next times, µs, at which a timer of a job, a project cooldown, a turn of shares, or a budget is due."""
+    times = timers_of(state).next(state.now), next_cooldown_end(state), next_share_turn(state), next_budget_change(state)
     return [time for time in times if time is not None]
 
 

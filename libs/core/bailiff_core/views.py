@@ -10,6 +10,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from bailiff_core.budgets.months import month_begins, month_text
+from bailiff_core.budgets.text import left_ms
+from bailiff_core.budgets.use import GPU_HOUR, hours_of, use_now
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.document import Document
 from bailiff_core.model.gpu_shares import devices_of
@@ -23,6 +26,7 @@ from bailiff_core.model.units import restarts_to_shrink
 from bailiff_core.model.work_lost import Loss, allocated_gpu_milli, victim_loss
 from bailiff_core.records import decisions
 from bailiff_core.records.payload import Payload
+from bailiff_core.records.wire import time_text
 
 JobState = Literal[
     "running",
@@ -100,6 +104,26 @@ class ProjectView(TypedDict):
     fair_share: Amounts
     past_use: Annotated[Amounts, Field(description="Above the quota, on average over the past; without a half-life 0.")]
     borrowed: Annotated[Amounts, Field(description="Usage above the quota.")]
+
+
+class BudgetView(TypedDict):
+    """A budget of the policy in this month. Hours: GPU-hours."""
+
+    budget: str
+    project: Annotated[str | None, Field(description="With the projects below it; null: any.")]
+    user: str | None
+    priority_class: str | None
+    month: Annotated[str, Field(description="As in `2026-12`, UTC.")]
+    counted_since: Moment
+    policy_hours: Annotated[int, Field(description="As the policy says.")]
+    topped_up_hours: Annotated[int, Field(description="Added in this month.")]
+    transferred_hours: Annotated[int, Field(description="From other budgets in this month, less those to others.")]
+    hours: Annotated[int, Field(description="All in all.")]
+    used_hours: float
+    left_hours: float
+    level: Literal["within", "warning", "exhausted"]
+    warn_at: Annotated[int, Field(description="Per cent.")]
+    at_limit: Literal["lowest-class", "borrow-only", "stop-admitting", "evict"]
 
 
 Effect = Literal[
@@ -281,3 +305,30 @@ def tasks_of(job: Job, tasks: str) -> list[Task]:
     """The job's tasks in these ranges; empty: all."""
     members = dict.fromkeys(numbers(tasks))
     return [task for task in job.tasks if not tasks or task.index in members]
+
+
+def budget_views(state: PoolState) -> list[BudgetView]:
+    """Every budget of the policy, in its order."""
+    found: list[BudgetView] = []
+    for row in state.rules.budgets if state.policy is not None else ():
+        use, left = use_now(state, row), left_ms(state, row)
+        found.append(
+            {
+                "budget": row.name,
+                "project": row.project,
+                "user": row.user,
+                "priority_class": row.priority_class,
+                "month": month_text(use.month),
+                "counted_since": time_text(max(use.counted_since, month_begins(use.month))),
+                "policy_hours": row.gpu_hours,
+                "topped_up_hours": use.topped_up,
+                "transferred_hours": use.transferred,
+                "hours": hours_of(row, use),
+                "used_hours": round(use.used / GPU_HOUR, 6),
+                "left_hours": round(left / 3_600_000, 6),
+                "level": use.level,
+                "warn_at": row.warn_at,
+                "at_limit": row.at_limit,
+            }
+        )
+    return found

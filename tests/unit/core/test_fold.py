@@ -27,6 +27,7 @@ from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Topology
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import (
     Attachment,
+    BudgetUse,
     Drain,
     Eviction,
     Job,
@@ -629,6 +630,8 @@ KEY = "1" * 42 + "A"
 JOB, NODE = {"job": "job"}, {"node": "a"}
 REQUESTS: dict[type[facts.Fact], dict[str, Any]] = {
     facts.PolicyApplied: {"policy": DEFAULT_POLICY},
+    facts.BudgetToppedUp: {"budget": "b", "gpu_hours": 1, "reason": "x"},
+    facts.BudgetTransferred: {"budget": "b", "to": "c", "gpu_hours": 1, "reason": "x"},
     facts.LogTruncated: {"epoch": 1, "seq": 1},
     facts.AttachGranted: {**JOB, **NODE, "attempt": 1, "task": 0, "client_certificate": ""},
     facts.DeviceClearRequested: {**NODE, "device": "a-0", "reason": "repaired"},
@@ -663,7 +666,7 @@ def test_a_request_is_remembered(kind: type[facts.Fact]) -> None:
     sketch.node("a")
     sketch.job("job")
     state = sketch.state
-    state.seq = 7
+    state.seq, state.budgets = 7, {name: BudgetUse(0, 0) for name in "bc"}
     FOLDS[kind](state, kind.model_construct(request=REQUEST, **REQUESTS[kind]))
     (seen,) = state.requests.items()
     assert (seen[0], seen[1].digest, seen[1].seen_at, seen[1].seq) == (request_key("laptop", "r-1"), REQUEST.digest, state.now, 7)

@@ -54,6 +54,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "import_history", MACHINES, "Read another scheduler's history: what it preempted, and the same with Bailiff."
     ),
     "project": CommandEntry("project", MACHINES, "Projects: quota, usage and fair share."),
+    "budget": CommandEntry("budget", MACHINES, "Budgets of GPU-hours: list, top up, transfer."),
     "pool": CommandEntry("pool", MACHINES, "Pools: sets of nodes, each with its own log."),
     "node": CommandEntry("pool", MACHINES, "Nodes: details, enrolment, quarantined GPUs, replacement."),
     "class": CommandEntry("classes", MACHINES, "Priority classes."),

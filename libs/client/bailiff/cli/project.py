@@ -58,6 +58,7 @@ async def list_projects(
     """List projects as a tree: usage, quota, borrowed, fair share, limit, jobs. With -o wide also CPU and memory."""
     from bailiff.render.serializers.projects import ProjectRow, rows
     from bailiff.tables.projects import projects_table
+    from bailiff_core.explain.budgets import budgets_near
     from bailiff_core.explain.open_job_limits import near_limits
     from bailiff_core.explain.share_turns import turns_to_come
 
@@ -66,7 +67,7 @@ async def list_projects(
 
         async def look() -> list[ProjectRow]:
             state = (await client.projection(session.pool)).state
-            below[:] = [*turns_to_come(state), *near_limits(state)]
+            below[:] = [*turns_to_come(state), *near_limits(state), *budgets_near(state)]
             return rows(state)
 
         wide = session.output.value == "wide"
@@ -82,6 +83,7 @@ async def describe(session: Session, project: Name) -> None:
     from bailiff.render.serializers.times import moment
     from bailiff.tables.projects import project_block
     from bailiff_core.explain.open_job_limits import project_limit_sentences
+    from bailiff_core.views import budget_views
 
     async with session.client() as client:
         state = (await client.projection(session.pool)).state
@@ -92,6 +94,7 @@ async def describe(session: Session, project: Name) -> None:
             "summary": next(row for row in all_rows if row["project"] == project),
             "below": [row for row in all_rows if row["parent"] == project],
             "job_list": listed.rows,
+            "budgets": [each for each in budget_views(state) if each["project"] == project],
             "near_limits": [each.text for each in project_limit_sentences(state, project)],
             "reclaimed_at": moment(state.reclaimed_at.get(project)),
         }

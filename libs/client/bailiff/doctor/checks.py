@@ -24,6 +24,7 @@ from bailiff_bus.grants import PRINCIPALS, principal_of
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.messages.seals import CheckpointRefused
 from bailiff_bus.port import AccessDenied, BusUnavailable, TopicMissing
+from bailiff_core.explain.budgets import budgets_near
 from bailiff_core.humanize import approval_advice, count_text, duration_text, first_names
 from bailiff_core.model.claims import believed_less
 from bailiff_core.model.snapshots import checkpointing, driver_of
@@ -231,6 +232,7 @@ async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator
                 *device_checks(state),
                 *snapshot_checks(state),
                 *belief_checks(state),
+                *budget_checks(state),
                 *enrolment_checks(state),
             ):
                 yield check
@@ -334,6 +336,12 @@ def snapshot_checks(state: PoolState) -> list[Check]:
     return [
         finding(f"snapshots {state.pool}", "warn", summary, "install CRIU there, or choose nodes that have it for these jobs")
     ]
+
+
+def budget_checks(state: PoolState) -> list[Check]:
+    """Findings for budgets of GPU-hours that are at their warning or exhausted."""
+    advice = "bailiff budget list; more hours in this month: bailiff budget top-up"
+    return [finding(f"budgets {state.pool}", "warn", text.rstrip("."), advice) for text in budgets_near(state)]
 
 
 def belief_checks(state: PoolState) -> list[Check]:

@@ -9,6 +9,7 @@ from rich.text import Text
 from bailiff.render.serializers.projects import ProjectRow, amounts_text, kind_text
 from bailiff_core.humanize import memory_text, thousandths_text
 
+from .budgets import TONES
 from .cells import gpus_cell
 from .job_columns import jobs_table
 from .style import indented, pairs, table, text, time_cell
@@ -21,7 +22,7 @@ def projects_table(
 
     Args:
         flat: Without the tree.
-        below: Lines below it: turns to come, and the limits of open jobs that are near.
+        below: Lines below it: turns to come, limits of open jobs that are near, and budgets that are used.
     """
     if not rows:
         return Text("No projects. Create one: bailiff project create NAME --gpus 4", "dim")
@@ -90,6 +91,9 @@ def project_block(found: Mapping[str, Any]) -> RenderableType:
     if found["reclaimed_at"]:
         facts.add_row("last reclaimed from", time_cell(found["reclaimed_at"]))
     facts.add_row("jobs", f"{row['jobs_running']} running, {row['jobs_pending']} pending")
+    for budget in found["budgets"]:
+        figures = f"{budget['used_hours']:.1f} of {budget['hours']} GPU-h used in {budget['month']}"
+        facts.add_row(f"budget {budget['budget']}", text(figures, TONES[budget["level"]]))
     for near in found["near_limits"]:
         facts.add_row("limit of open jobs", text(near))
     parts: list[RenderableType] = [text(row["project"], "bold"), indented(facts)]

@@ -19,11 +19,12 @@ from bailiff_core.records.facts import JobSubmitted, SubmitJob
 from bailiff_core.records.payload import Fact
 from bailiff_core.scheduling_snapshot import current_snapshot
 
+from .budgets import budget_exhausted
 from .dependencies import dependency_problem
 from .handlers import Context, admits
 from .limits import too_many_jobs
 from .rejected import Rejected
-from .senders import NAMED, ownership
+from .senders import NAMED, Ownership, ownership
 from .start_size import start_command_too_large
 
 
@@ -72,6 +73,9 @@ def submit(context: Context, body: SubmitJob) -> Fact | Rejected:
     bound = _never_within_bounds(state, demand, owner.priority_class)
     if bound is not None:
         return Rejected("over-limit", f"the job could never run: {bound}", job)
+    budget = None if context.requester.permitted else _no_budget(state, demand, owner)
+    if budget is not None:
+        return budget
     too_many = None if context.requester.permitted else too_many_jobs(state, owner, job)
     if too_many is not None:
         return too_many
@@ -202,8 +206,18 @@ def _topology_problem(state: PoolState, rule: TopologyRule) -> str | None:
     return None
 
 
+def _no_budget(state: PoolState, demand: JobDemand, owner: Ownership) -> Rejected | None:
+    job = _as_pending(demand, owner.priority_class)
+    job.user, job.user_verified = owner.user, owner.user_verified
+    return budget_exhausted(state, job)
+
+
+def _as_pending(demand: JobDemand, entry: PriorityClass) -> Job:
+    return Job(demand.job, 0, 0, demand, entry.name, entry.value, entry.preemptible, True, "", project=demand.project or "")
+
+
 def _never_within_bounds(state: PoolState, demand: JobDemand, entry: PriorityClass) -> str | None:
-    job = Job(demand.job, 0, 0, demand, entry.name, entry.value, entry.preemptible, True, "", project=demand.project or "")
+    job = _as_pending(demand, entry)
     job.preemptible = is_preemptible(state, job, entry)
     unit = next_unit(job)
     return never_within_bounds(current_snapshot(state), unit) if unit is not None else None

@@ -10,6 +10,7 @@ from bailiff_core.protections.payback import too_dear_to_grow
 from bailiff_core.quota.quota_checks import cooldown_violation, over_bounds
 from bailiff_core.scheduling_snapshot import current_snapshot
 
+from .budgets import waits_for_budget
 from .sentences import clock
 
 
@@ -19,7 +20,7 @@ def what_it_lacks(state: PoolState, job: Job) -> str | None:
     if unit is None:
         return None
     snapshot = current_snapshot(state)
-    violation = cooldown_violation(snapshot, unit) or over_bounds(snapshot, unit)
+    violation = waits_for_budget(state, job) or cooldown_violation(snapshot, unit) or over_bounds(snapshot, unit)
     if violation is not None:
         return violation
     if "allocate" not in state.rules.preemption.actions:

@@ -11,6 +11,7 @@ from bailiff_core.queue.preemption_delay import delay_text, may_preempt_from
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.scheduling_snapshot import current_usage
 
+from .budgets import budget_sentences
 from .drained_nodes import DrainedNodes
 from .failed_starts import failed_start_sentences, spared_sentences
 from .not_placed import held_back, waits_until, what_it_lacks, with_field
@@ -36,6 +37,7 @@ def pending_sentences(
         yield Sentence(f"Restart backoff: {waits}.", seqs_of(_seq_of(history, decisions.JobRequeued)))
     yield from failed_start_sentences(job, history)
     yield from spared_sentences(state, job)
+    yield from budget_sentences(state, job)
     yield from _lateness(state, job)
     late = newest_of(recent, decisions.ScheduleTimedOut)
     if late is not None:

@@ -56,6 +56,7 @@ EVICTION_CAUSES = {
     "stale-gang": "its gang lacks a required task (rule stale-gang)",
     "scaled": "it was scaled down",
     "policy": "the policy in force does not admit it, and was applied with --enforce",
+    "budget": "its budget of GPU-hours is exhausted (policy field budgets)",
     "time-limit": "it reached its run-time limit",
     "paused": "it was paused",
     "requested": "its eviction was requested",

@@ -6,6 +6,7 @@ from the resulting state.
 
 from . import (  # noqa: F401  registers the folds
     attachments,
+    budgets,
     dependencies,
     devices,
     elasticity,

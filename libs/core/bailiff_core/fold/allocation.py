@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
+from bailiff_core.budgets import use as budgets
 from bailiff_core.model.gpu_shares import devices_of, task_resources
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.resources import add, remove
@@ -28,10 +29,14 @@ class changing:  # noqa: N801 - used as a statement; a class, because a generato
         self._state, self._job, self._only = state, job, only
 
     def __enter__(self) -> None:
+        if self._state.budgets:
+            budgets.note_use(self._state, self._job, self._only, -1)
         _count(self._state, self._job, self._job.tasks if self._only is None else (self._only,), remove)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
+            if self._state.budgets:
+                budgets.note_use(self._state, self._job, self._only, 1)
             _count(self._state, self._job, self._job.tasks if self._only is None else (self._only,), add)
 
 
@@ -64,6 +69,9 @@ def recount_shares(state: PoolState, node: Node) -> None:
     """Recounts the shares in use on the node after its devices changed."""
     begin_again(state)
     count_again(state)
+    if state.budgets:
+        budgets.begin_again(state)
+        budgets.count_again(state, state.rules.budgets)
     for total in (node.allocated, node.releasing, node.reserved):
         total.shares.clear()
     for job in state.active_jobs():

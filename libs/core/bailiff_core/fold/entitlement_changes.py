@@ -31,5 +31,6 @@ ENTITLEMENT_CHANGES = frozenset(
         decisions.JobEnded,
         decisions.JobShrunk,
         decisions.ShareTurnBegan,
+        decisions.BudgetLevelChanged,
     }
 )

@@ -10,12 +10,13 @@ from .open_jobs import user_key
 MAX_EVICTION_TIMES = 64
 GANG_FAILURE = "gang-failure"
 INVOLUNTARY = ("preemption", "policy", "stale-gang", "requested", "drain")
-VOLUNTARY = ("paused", "migration", "resize")
+VOLUNTARY = ("paused", "migration", "resize", "budget")
 """Not counted as evictions by any rule; the job is requeued whatever its on_eviction."""
 
 
 def is_voluntary(state: PoolState, job: Job, cause: str) -> bool:
-    """Whether it counts as no eviction: the job was paused, moved, resized, or its verified owner, or a job of theirs, evicts it.
+    """Whether it counts as no eviction: the job was paused, moved, resized, its budget is exhausted, or its verified owner,
+    or a job of theirs, evicts it.
 
     Otherwise owners could make their jobs hard to evict, or raise their priority, by evicting them.
     """

@@ -1,6 +1,6 @@
 """Job life cycle from submission to end, except evictions."""
 
-from bailiff_core.model.claims import is_preemptible
+from bailiff_core.budgets.effects import class_in_force
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.scheduling_class import scheduling_class_of, shared_parts
 from bailiff_core.model.state import NOTHING, OPERATOR, Job, PoolState
@@ -60,7 +60,7 @@ def job_submitted(state: PoolState, fact: facts.JobSubmitted) -> None:
         user=fact.user,
         user_verified=fact.user_verified,
     )
-    job.preemptible = is_preemptible(state, job, entry)
+    apply_priority_class(state, job, entry)
     state.jobs[job.id] = job
     note_open(state, job)
     state.indices.touched[job.id] = None
@@ -186,6 +186,9 @@ def requeue(state: PoolState, job: Job, why: str) -> None:
     forget_saving(job)
     state.indices.touched[job.id] = None
     state.indices.retry_unschedulable = True
+    entry = state.rules.find_class(job.class_name)
+    if entry is not None and class_in_force(state, job, entry) is not entry:
+        apply_priority_class(state, job, entry)
     set_phase(state, job, "pending" if job.paused_seq is None else "paused")
     job.last_start = job.stale_since = job.assigned_at = None
 

@@ -1,5 +1,6 @@
 """Records about the log itself: pool, policy, writers, clock, inputs."""
 
+from bailiff_core.budgets import use as budgets
 from bailiff_core.model.certificate import Certificate
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.project_tree import tree_of
@@ -32,12 +33,15 @@ def policy_applied(state: PoolState, fact: facts.PolicyApplied) -> None:
     """Applies the class values to all jobs; running jobs continue, unless `enforce` is set."""
     before, after = (state.policy or fact.policy).nodes, fact.policy.nodes
     begin_again(state)
+    budgets.begin_again(state)
+    budgets_before = state.policy.budgets if state.policy is not None else ()
     state.policy, state.policy_revision = _as_recorded(fact.policy), state.seq
     state.enforcing = fact.enforce
     state.indices.infeasible.clear()
     state.indices.snapshot = None  # the project tree may have changed
     _keep_turns(state)
     count_again(state)
+    budgets.count_again(state, budgets_before)
     for job in state.jobs.values():
         entry = fact.policy.find_class(job.class_name)
         if entry is not None:

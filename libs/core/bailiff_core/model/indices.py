@@ -35,8 +35,8 @@ class Indices:
         left_for: By job, for which jobs it left (`Job.victims`), perhaps of none any more; None: not built yet.
         snapshot_bytes: By project, what the snapshots of its jobs hold (`model/snapshots.py`); None: not counted yet.
         forgotten: Number of entries deleted from the state's dicts since their last rebuild.
-        snapshot: Built, as `node_resources`, `timers`, `completion_order` and `project_tree`, by the module of this name, which
-            checks the type.
+        snapshot: Built, as `node_resources`, `timers`, `completion_order`, `project_tree` and `budget_rows`, by the module of
+            this name, which checks the type.
         actor: Actor of the record that was folded last.
         actor_verified: Whether the actor's name was verified.
         loss: The job of the newest `JobRequeued` or `JobShrunk`, its loss and GPUs (`model/work_lost`).
@@ -66,6 +66,7 @@ class Indices:
     timers: object | None = field(default=None, compare=False, repr=False)
     completion_order: object | None = field(default=None, compare=False, repr=False)
     project_tree: object | None = field(default=None, compare=False, repr=False)
+    budget_rows: object | None = field(default=None, compare=False, repr=False)
     loss: tuple[str, tuple[int, int, int], int] | None = field(default=None, compare=False, repr=False)
     actor: str = field(default="", compare=False, repr=False)
     actor_verified: bool = field(default=False, compare=False, repr=False)

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 
 from .demand import Checkpointing, Placement
 from .document import (
+    BudgetName,
     ClassName,
     Count,
     Document,
@@ -16,6 +17,7 @@ from .document import (
     Labels,
     MigProfile,
     Name,
+    OpaqueId,
     ProjectName,
     Text,
     parse_bytes_with_unit,
@@ -24,7 +26,7 @@ from .document import (
 from .gpu_kinds import names_of_kinds
 from .identity import IdentityRules, Names
 from .privacy import PRIVATE, Treatment, pseudonym
-from .references import class_faults, duplicate_faults, group_faults, project_faults, tree_faults
+from .references import budget_faults, class_faults, duplicate_faults, group_faults, project_faults, tree_faults
 from .resource_vector import Bounds, Weights
 
 Action = Literal["allocate", "consolidate", "reclaim", "preempt"]
@@ -218,7 +220,7 @@ class Budget(Document):
     Its jobs have these labels and belong to this project or one below it.
     """
 
-    name: Annotated[Name, pseudonym("budget")]
+    name: BudgetName
     labels: Labels = Field(default_factory=dict)
     project: ProjectName | None = None
     max_disruptions: Count
@@ -402,6 +404,29 @@ class FairnessRules(Document):
     half_life: Annotated[Duration, Field(ge=86_400_000_000, le=31_536_000_000_000)] | None = None
 
 
+AtLimit = Literal["lowest-class", "borrow-only", "stop-admitting", "evict"]
+
+
+class GpuBudget(Document):
+    """GPU-hours that jobs of a project (and those below it), a user and a class may use in a calendar month, UTC.
+
+    Of project, user and class, those that are omitted are any. Of a policy with keys, only jobs of the verified user count.
+
+    Attributes:
+        warn_at: Per cent of it from which it is at its warning.
+        at_limit: Once it is used, until the next month or more hours: its jobs are as of the policy's lowest class; the project
+            has no quota, so that it only borrows; no job is admitted or starts; `evict`: likewise, and running ones are evicted.
+    """
+
+    name: BudgetName
+    project: ProjectName | None = None
+    user: Annotated[OpaqueId, pseudonym("user")] | None = None
+    priority_class: ClassName | None = None
+    gpu_hours: Annotated[Integer, Field(ge=0, le=10_000_000)]
+    warn_at: Annotated[Integer, Field(ge=1, le=100)] = 80
+    at_limit: AtLimit = "lowest-class"
+
+
 class RetentionRules(Document):
     """Retention of ended jobs and request ids in the state, and of the private specs of ended jobs; log time."""
 
@@ -469,6 +494,7 @@ class Policy(Document):
     projects: Annotated[tuple[Project, ...], Field(max_length=10_000)] = ()
     gpu_groups: GpuGroups = Field(default_factory=dict)
     fairness: FairnessRules = FairnessRules.model_construct()
+    budgets: Annotated[tuple[GpuBudget, ...], Field(max_length=1000)] = ()
     topologies: Annotated[tuple[Topology, ...], Field(max_length=64)] = ()
     protections: Protections = Protections.model_construct()
     backfill: Literal["greedy", "reserve", "preemptible"] = "preemptible"
@@ -486,6 +512,8 @@ class Policy(Document):
         known = (*(each.name for each in self.projects), *(info.context or {}).get("projects", ()))
         faults += project_faults([each.project for each in self.protections.budgets], known, ("protections", "budgets"))
         faults += group_faults(self.gpu_groups, names_of_kinds(self.projects), ("gpu_groups",))
+        faults += project_faults([each.project for each in self.budgets], known, ("budgets",))
+        faults += budget_faults(self.budgets, [each.name for each in self.priority_classes])
         if faults:
             raise ValueError("; ".join(f"{'.'.join(map(str, place))}: {text}" for place, text in faults))
         return self

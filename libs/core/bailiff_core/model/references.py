@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 Place = tuple[int | str, ...]
 
@@ -70,6 +70,47 @@ def project_faults(wanted: Sequence[str | None], known: Iterable[str], place: Pl
         for at, name in enumerate(wanted)
         if name is not None and name not in names
     ]
+
+
+class BudgetRow(Protocol):
+    """A row of the policy's budgets."""
+
+    @property
+    def name(self) -> str:
+        """Of the row."""
+
+    @property
+    def project(self) -> str | None:
+        """Whose jobs."""
+
+    @property
+    def user(self) -> str | None:
+        """Whose jobs."""
+
+    @property
+    def priority_class(self) -> str | None:
+        """Which jobs."""
+
+    @property
+    def at_limit(self) -> str:
+        """What follows."""
+
+
+def budget_faults(rows: Sequence[BudgetRow], classes: Sequence[str]) -> list[Fault]:
+    """Faults of budgets: names or jobs that occur twice, unknown classes, borrowing where there is no quota."""
+    faults = duplicate_faults([row.name for row in rows], ("budgets",))
+    of_jobs: dict[tuple[str | None, ...], str] = {}
+    for at, row in enumerate(rows):
+        other = of_jobs.setdefault((row.project, row.user, row.priority_class), row.name)
+        if other != row.name:
+            faults.append(Fault(("budgets", at), f"{other!r} is of the same jobs"))
+        if row.priority_class is not None and row.priority_class not in classes:
+            text = f"no class {row.priority_class!r}; {suggest(row.priority_class, classes)}"
+            faults.append(Fault(("budgets", at, "priority_class"), text))
+        if row.at_limit == "borrow-only" and (row.project is None or row.user is not None or row.priority_class is not None):
+            text = "borrow-only is for the budget of a project, all of it: only projects have quotas"
+            faults.append(Fault(("budgets", at, "at_limit"), text))
+    return faults
 
 
 def names_of(entries: Any) -> tuple[str, ...]:

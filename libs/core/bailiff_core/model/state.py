@@ -25,6 +25,7 @@ EvictionCause = Literal[
     "stale-gang",
     "scaled",
     "policy",
+    "budget",
     "time-limit",
     "device",
     "over-share",
@@ -34,6 +35,7 @@ EvictionCause = Literal[
     "migration",
     "resize",
 ]
+BudgetLevel = Literal["within", "warning", "exhausted"]
 DrainMode = Literal["graceful", "quick", "fast"]
 
 NOTHING: Final[Mapping[str, Any]] = {}
@@ -705,6 +707,31 @@ class PastUse:
 
 
 @dataclass(slots=True)
+class BudgetUse:
+    """What a row of the policy's budgets has used (`budgets/use.py`).
+
+    Attributes:
+        counted_since: µs.
+        month: The month that the figures are of (`budgets/months.py`).
+        held: GPUs that its jobs hold now, thousandths.
+        since: Since when, µs.
+        used: Of this month until then, thousandths of a GPU × µs.
+        topped_up: GPU-hours that were added this month.
+        transferred: GPU-hours that other budgets have given this month, less those given to others.
+        level: As recorded last.
+    """
+
+    counted_since: int
+    month: int
+    held: int = 0
+    since: int = 0
+    used: int = 0
+    topped_up: int = 0
+    transferred: int = 0
+    level: BudgetLevel = "within"
+
+
+@dataclass(slots=True)
 class PoolState:
     """The whole state of one pool after the record `seq`. Only the fold writes it, apart from `indices`.
 
@@ -740,6 +767,7 @@ class PoolState:
         reclaimed_at: When a project was last reclaimed from.
         share_turns: By parent; never changed in place (`fold/share_turns.py`).
         past_use: None: the policy has no half-life.
+        budgets: By name of the policy's budgets.
         displaced_by: By victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
         entitlements_changed: The last record of `fold/entitlement_changes.py`.
         refusals: By name of a node, the jobs that it did not start.
@@ -800,6 +828,7 @@ class PoolState:
     reclaimed_at: dict[str, int] = field(default_factory=dict)
     share_turns: dict[str, ShareTurn] = field(default_factory=dict)
     past_use: PastUse | None = None
+    budgets: dict[str, BudgetUse] = field(default_factory=dict)
     displaced_by: dict[str, dict[str, int]] = field(default_factory=dict)
     entitlements_changed: int = -1
     refusals: dict[str, dict[str, None]] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from bailiff_core.actions.schedule_timeouts import schedule_timeouts
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import close_cycle, enact
 from bailiff_core.lifecycle.ageing import ageing
+from bailiff_core.lifecycle.budgets import budget_levels
 from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions
 from bailiff_core.lifecycle.reservations import growing_gangs, moved_jobs
 from bailiff_core.lifecycle.share_turns import share_turns
@@ -29,7 +30,7 @@ UNLIMITED_REQUESTS = 1 << 30
 MAX_ROUNDS = 1000
 LAST_SHOWN = 100
 Rule = Callable[[PoolState], Iterator[Decision]]
-RULES_BEFORE_ALLOCATE: tuple[Rule, ...] = (ageing, share_turns, schedule_timeouts)
+RULES_BEFORE_ALLOCATE: tuple[Rule, ...] = (budget_levels, ageing, share_turns, schedule_timeouts)
 
 
 def run_cycle(state: PoolState, *, stale: bool = True) -> list[tuple[int, Decision]]:

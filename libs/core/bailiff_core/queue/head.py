@@ -9,6 +9,7 @@ priority and the scope, and no protection that depends on time, on a quota or on
 from collections.abc import Sequence
 from functools import cached_property
 
+from bailiff_core.budgets.effects import is_stopped
 from bailiff_core.fold.failed_starts import evicted_in_vain, is_spared
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.model.job_labels import is_excluded
@@ -38,8 +39,8 @@ def head_of_queue(state: PoolState) -> Job | None:
 
 
 def is_schedulable(state: PoolState, job: Job) -> bool:
-    """Whether the job is not suspended after a failed decision, not cancelled, and its restart backoff is over."""
-    return job.suspended_reason is None and not job.cancelled and state.now >= job.not_before
+    """Whether the job is not suspended after a failed decision, not cancelled, not stopped by a budget, and past its backoff."""
+    return job.suspended_reason is None and not job.cancelled and state.now >= job.not_before and not is_stopped(state, job)
 
 
 def lets_others_pass(state: PoolState, job: Job) -> bool:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import NamedTuple
 
+from bailiff_core.budgets.effects import without_quota
 from bailiff_core.fold.past_use import average_use
 from bailiff_core.model.gpu_kinds import FIRST
 from bailiff_core.model.gpu_shares import devices_of, task_resources
@@ -173,7 +174,7 @@ class Usage:
         """
         counted: tuple[ResourceVector, Amount] = (self._capacity.total, self._capacity.gpus)
         if self._in_full is None or self._in_full[0] != counted:
-            self._in_full = counted, quotas_in_full(self.tree, *counted)
+            self._in_full = counted, without_quota(self._state, self.tree, quotas_in_full(self.tree, *counted))
         owed: dict[str, dict[str, int]] = {}  # by kind
         used: dict[str, int] = {}
         for key, turn in self._state.share_turns.items():

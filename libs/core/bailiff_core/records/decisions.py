@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bailiff_core.model.document import (
+    BudgetName,
     ClassName,
     Count,
     Document,
@@ -223,6 +224,7 @@ class EvictionDecided(Decision):
         "stale-gang",
         "scaled",
         "policy",
+        "budget",
         "time-limit",
         "device",
         "over-share",
@@ -452,3 +454,20 @@ class ShareTurnBegan(Decision):
     owed: tuple[ProjectGpus, ...]
     used: tuple[ProjectGpus, ...] = ()
     model: Annotated[GpuModel | Literal[""], Treatment("gpu_model")] = ""
+
+
+class BudgetLevelChanged(Decision):
+    """A budget is used up as far as this, or not any more: by use, the next month, a top-up, a transfer or a policy.
+
+    Attributes:
+        level: `warning`: as far as the policy's `warn_at`; `exhausted`: all of it, so that its `at_limit` holds.
+        month: When the calendar month began.
+        used_gpu_ms: GPU time in this month, rounded down, ms.
+        of_gpu_ms: Of how much, with top-ups and transfers, ms.
+    """
+
+    budget: BudgetName
+    level: Literal["within", "warning", "exhausted"]
+    month: Time
+    used_gpu_ms: Count
+    of_gpu_ms: Count

@@ -11,6 +11,7 @@ from bailiff_core.model.units import restarts_to_shrink
 from bailiff_core.model.work_lost import loss_text, newest_loss, past_loss
 from bailiff_core.queue import share_turn
 from bailiff_core.records import Record, decisions
+from bailiff_core.records.wire import time_text
 
 from .line import Statement
 from .phrases import island_text, joined, members, places_text, until
@@ -173,3 +174,10 @@ def _job_ended(decision: decisions.JobEnded, _state: PoolState) -> Statement:
 @describes(decisions.ShareTurnBegan)
 def _share_turn_began(decision: decisions.ShareTurnBegan, _state: PoolState) -> Statement:
     return Statement("share turn", project_text(decision.parent or ROOT), share_turn.text(decision))
+
+
+@describes(decisions.BudgetLevelChanged)
+def _budget_level_changed(decision: decisions.BudgetLevelChanged, _state: PoolState) -> Statement:
+    used = f"{cost_text(decision.used_gpu_ms)} of {cost_text(decision.of_gpu_ms)} used in {time_text(decision.month)[:7]}"
+    what = {"within": "budget within", "warning": "budget warning", "exhausted": "budget exhausted"}[decision.level]
+    return Statement(what, decision.budget, used, {"within": "good", "warning": "warn", "exhausted": "bad"}[decision.level])

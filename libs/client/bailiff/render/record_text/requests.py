@@ -89,3 +89,15 @@ def _node_replaced(fact: facts.NodeReplaced, _state: PoolState) -> Statement:
 @describes(facts.NodeReturned)
 def _node_returned(fact: facts.NodeReturned, _state: PoolState) -> Statement:
     return Statement("node returned", fact.node or "all nodes", "missing heartbeats count again", "good")
+
+
+@describes(facts.BudgetToppedUp)
+def _budget_topped_up(fact: facts.BudgetToppedUp, _state: PoolState) -> Statement:
+    return Statement("budget topped up", fact.budget, with_reason(f"{fact.gpu_hours} GPU-h more this month", fact.reason))
+
+
+@describes(facts.BudgetTransferred)
+def _budget_transferred(fact: facts.BudgetTransferred, _state: PoolState) -> Statement:
+    return Statement(
+        "budget transferred", fact.budget, with_reason(f"{fact.gpu_hours} GPU-h to {fact.to} this month", fact.reason)
+    )
