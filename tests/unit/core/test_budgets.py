@@ -266,6 +266,8 @@ def test_a_job_learns_why_it_waits_what_it_would_use_and_all_how_far_budgets_are
     ]
     story.wait(2 * HOUR)
     assert budgets_near(story.state) == ["The budget vision has used 8.0 GPU-h of 10 GPU-h in 2026-01: warned at 80 %."]
+    assert len(budgets_near(story.state, "vision")) == 1
+    assert budgets_near(story.state, "speech") == []
     story.wait(HOUR)
     (sentence,) = budget_sentences(story.state, story.job("limited"))
     follows = "no more of its jobs start until 2026-02-01 00:00 UTC or a top-up (policy field budgets: at_limit stop-admitting)"

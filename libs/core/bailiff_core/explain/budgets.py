@@ -8,6 +8,7 @@ from bailiff_core.budgets.rows import rows_of
 from bailiff_core.budgets.text import left_ms, use_text
 from bailiff_core.humanize import cost_text, duration_text, gpus_text
 from bailiff_core.model.policy import GpuBudget
+from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.quota.demand_vector import of_job
 from bailiff_core.records.wire import time_text
@@ -30,9 +31,16 @@ def budget_sentences(state: PoolState, job: Job) -> Iterator[Sentence]:
             yield Sentence(text, seqs_of(state.policy_revision))
 
 
-def budgets_near(state: PoolState) -> list[str]:
-    """The same for all budgets, as texts."""
-    return [text for row in state.rules.budgets if (text := _near(state, row))]
+def budgets_near(state: PoolState, project: str | None = None) -> list[str]:
+    """The same for all budgets, as texts.
+
+    Args:
+        project: Only those of everybody's jobs in it.
+    """
+    tree = tree_of(state)
+    path = (None, *tree.branches[tree.leaf_of(project or "")].path)
+    rows = [row for row in state.rules.budgets if project is None or (row.user is None and row.project in path)]
+    return [text for row in rows if (text := _near(state, row))]
 
 
 def would_use(state: PoolState, job: Job) -> list[str]:

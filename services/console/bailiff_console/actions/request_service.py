@@ -16,6 +16,7 @@ from bailiff.render.serializers.policy import policy_in_force
 from bailiff_console.auth.permissions import ACTIONS, OF_NODES, denied, logs_denied
 from bailiff_console.auth.principal import Principal
 from bailiff_console.auth.requester import RequesterNames
+from bailiff_core.explain.budgets import budgets_near
 from bailiff_core.explain.open_job_limits import limits_near, near_limits
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.policy import Policy
@@ -209,15 +210,15 @@ class RequestService:
         return await self.worker.run("plan", fields, self.followed(name).state)
 
     async def limits(self, name: str, principal: Principal, project: str | None) -> list[str]:
-        """The limits that are near: for a job of this user in the project, or for all."""
+        """The limits that are near, and the budgets that are used: for a job of this user in the project, or for all."""
         followed = self.followed(name)
         state, alarms = followed.state, followed.alarms
         if project is None:
-            return [*near_limits(state), *await alarms.near_rates(state, self._now())]
+            return [*near_limits(state), *budgets_near(state), *await alarms.near_rates(state, self._now())]
         requester = self.names.requester(principal, state)
         whose = ["pool", f"project {project}", *([f"user {requester.actor}"] if requester.verified else [])]
         open_jobs = limits_near(state, requester.actor, requester.verified, project)
-        return [*open_jobs, *await alarms.near_rates(state, self._now(), whose)]
+        return [*open_jobs, *budgets_near(state, project), *await alarms.near_rates(state, self._now(), whose)]
 
     def _job_fields(self, principal: Principal, yaml: str) -> dict[str, Any]:
         """What the worker needs to read a job of this user."""

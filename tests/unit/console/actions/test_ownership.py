@@ -1,6 +1,6 @@
 """The console asks the policy's permissions first, signs whom it vouches for, and shows output to those who may read it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,16 @@ PERMISSIONS = "/api/pools/pool-a/jobs/{}/permissions"
 
 
 @asynccontextmanager
-async def console_of(folder: Path, limits: dict[str, Any] | None = None, **identity: Any) -> AsyncIterator[RequestService]:
+async def console_of(
+    folder: Path, limits: dict[str, Any] | None = None, budgets: Sequence[Any] = (), **identity: Any
+) -> AsyncIterator[RequestService]:
     """A console that signs, with ada as its user, in a pool with a job of bob and one of hers."""
     key = folder / "console.key"
     keys = {key_id(make_private_key(key)): "console"}
     log_writer = LogWriter()
-    log_writer.begin(policy(identity={"keys": keys, "operators": ["ops"], **identity}, limits=limits or {}))
+    log_writer.begin(
+        policy(identity={"keys": keys, "operators": ["ops"], **identity}, limits=limits or {}, budgets=list(budgets))
+    )
     log_writer.node("gpu-01", gpus=4)
     for job, user in (("of-bob", "bob"), ("of-ada", "console/ada")):
         demand = JobDemand(job=job, tasks=(TaskGroup(gpu_milli=1000),))
@@ -57,6 +61,13 @@ async def test_the_limits_that_are_near_are_those_of_the_visitor_or_of_all(tmp_p
         assert own[0].startswith("User console/ada:")
         assert {text.partition(" is near,")[0] for text in own[1:]} == {"User console/ada", "Project research", "Pool"}
         assert len((await console.console.http.get(near, headers=console.headers)).json()) == 2 + 5
+
+
+async def test_budgets_that_are_used_are_among_the_limits(tmp_path: Path) -> None:
+    async with console_of(tmp_path, budgets=[{"name": "all", "gpu_hours": 0}]) as console:
+        for query in ("", "?project=research"):
+            (text,) = (await console.console.http.get(f"/api/pools/pool-a/limits{query}", headers=console.headers)).json()
+            assert text.startswith("The budget all has used 0 GPU-s of 0 GPU-h"), text
 
 
 @pytest.mark.slow
