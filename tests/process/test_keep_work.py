@@ -11,9 +11,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.kits.criu import criu_program, needs_criu
+from tests.kits.criu import criu_program, needs_criu, paused_criu
 from tests.kits.system import POLICY, System
 
+from bailiff_bus import topics
+from bailiff_bus.envelope import unwrap
+from bailiff_bus.messages.reports import SnapshotStageReport
 from bailiff_core.model.policy import NodeRules, SnapshotRules
 from bailiff_core.records import facts
 from bailiff_core.records.decisions import JobCheckpointDue, JobRequeued
@@ -189,3 +192,62 @@ async def test_its_machine_is_lost_and_it_goes_on_from_where_it_was_saved(far_ma
         await watch.verify(orphans=True)
     assert result_in(log(2)) == await result_of_one_that_was_never_touched(tmp_path) != []
     assert not [*(tmp_path / "shared").rglob("snapshot.*")]
+
+
+@pytest.fixture
+def machine_that_waits(tmp_path: Path) -> Iterator[System]:
+    """One machine, whose CRIU waits for `gate` where the state is written and the task still frozen."""
+    (tmp_path / "gate").touch()  # the agent tries CRIU first
+    system = System(tmp_path, pools={"pool-a": 1}, env={"BAILIFF_CRIU": str(paused_criu(tmp_path)), "BAILIFF_RUN_AS": "agent"})
+    system.start()
+    yield system
+    system.stop()
+
+
+async def test_no_agent_says_that_a_task_stands_still_once_its_snapshot_is_over(
+    machine_that_waits: System, tmp_path: Path
+) -> None:
+    """Killed while it saves, and after it: `frozen` is said once for each order, so a further one is a lie (`not-ordered`)."""
+    system = machine_that_waits
+    async with system.watch("pool-a") as watch:
+        await watch.until("it can save", lambda state: all(node.snapshots for node in state.nodes.values()), 120)
+        await watch.submit("plain", checkpoint="snapshot", grace_s=60)
+        await watch.until_running("plain")
+
+        async def ordered() -> int:
+            await asyncio.to_thread(system.command, "pool-a", "checkpoint", "plain")
+            await watch.until("it is ordered", lambda _: watch.job("plain").saving_seq is not None)
+            return watch.job("plain").saving_seq or 0
+
+        async def over() -> None:
+            await watch.until("nothing of it is awaited any more", lambda _: watch.job("plain").saving_seq is None)
+
+        async def killed() -> None:
+            before = watch.state.nodes[0].incarnation
+            system.kill_and_restart("node-agent")
+            await watch.until(
+                "its next agent has joined, and can save",
+                lambda state: state.nodes[0].incarnation != before and len(state.nodes[0].snapshots) > 0,
+            )
+
+        for each in ("gate", "frozen"):
+            (tmp_path / each).unlink()
+        given_up = await ordered()
+        await watch.record(facts.SnapshotStageReached, job="plain", stage="frozen")
+        await watch.until("it stands still", lambda _: (tmp_path / "frozen").exists())
+        system.kill_and_restart("node-agent")
+        await over()
+        (tmp_path / "gate").touch()
+        await watch.until("the next agent can save", lambda state: len(state.nodes[0].snapshots) > 0)
+        stored = await ordered()
+        await over()
+        await killed()
+        last = await ordered()
+        await over()
+        said: dict[int | None, list[str]] = {}
+        for message in await watch.everything(topics.NODE_REPORTS.name):
+            if isinstance(body := unwrap(message).body, SnapshotStageReport):
+                said.setdefault(body.ordered_by, []).append(body.stage)
+        whole = ["frozen", "dumped", "stored"]
+        assert said == {given_up: ["frozen", "save_failed"], stored: whole, last: whole}
+        assert watch.facts(facts.InputRejected) == []

@@ -7,7 +7,7 @@ from tests.unit.admission.kit import announced, report
 from bailiff_admission.request_handlers.reports import ReportNumbers, facts_of_report, orphans_of
 from bailiff_bus.messages import reports
 from bailiff_core.admission.rejected import Rejected
-from bailiff_core.records.facts import Checkpoint, JobEvictionRequested, Stage, TaskExited
+from bailiff_core.records.facts import Checkpoint, JobCheckpointRequested, JobEvictionRequested, Stage, TaskExited
 
 
 def names(facts):
@@ -364,3 +364,20 @@ def test_a_node_has_at_most_64_devices_with_those_that_are_gone_and_in_use(story
     assert "n1 would have 72 devices" in refused.reason
     fits = other.model_copy(update={"devices": other.devices[:56]})
     assert names(facts_of_report(story.state, fits))[0] == "NodeJoined"
+
+
+def test_a_task_that_is_saved_by_another_order_than_the_log_s_is_named(story):
+    """Also while a true order is open: somebody with the executor's key must not hide behind it."""
+
+    def frozen(by: int):
+        return facts_of_report(story.state, of_task(reports.SnapshotStageReport, stage="frozen", ordered_by=by, driver="criu"))
+
+    before = story.state.seq
+    assert frozen(before).code == "not-ordered"
+    story.cycle(JobCheckpointRequested(request=story.request(), job="low"))
+    order = story.job("low").saving_seq
+    assert names(frozen(order)) == ["SnapshotStageReached"]
+    assert frozen(before).code == "not-ordered"
+    story.cycle(*frozen(order))
+    assert frozen(order) == [], "a report may be read again"
+    assert frozen(before).code == "not-ordered"

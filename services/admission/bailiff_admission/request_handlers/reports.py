@@ -89,7 +89,7 @@ def facts_of_report(state: PoolState, report: reports.ReportBody) -> list[Fact] 
     found = reported_task(state, node.name, report.job, report.attempt, report.task)
     if found is None or _is_about_earlier_start(found[1], report):
         return []
-    if isinstance(report, reports.SnapshotStageReport) and _is_of_no_saving(found[1], report):
+    if isinstance(report, reports.SnapshotStageReport) and _is_of_no_saving(*found, report):
         return Rejected(
             "not-ordered", f"{report.node} saves {report.job}/{report.task} by #{report.ordered_by}, which orders no snapshot"
         )
@@ -209,9 +209,13 @@ def _is_of_its_saving(job: Job, task: Task, report: reports.SnapshotStageReport)
     return report.stage in SAVE_STAGES and report.stage not in task.saving.stage_times
 
 
-def _is_of_no_saving(task: Task, report: reports.SnapshotStageReport) -> bool:
-    """Whether the task stands still to be saved, and no record orders that: somebody may have the executor's key."""
-    return report.stage == "frozen" and task.saving is None and task.state == "running"
+def _is_of_no_saving(job: Job, task: Task, report: reports.SnapshotStageReport) -> bool:
+    """Whether the task stands still to be saved, and no record orders that: somebody may have the executor's key.
+
+    A node says so once for each order, and before the order is over.
+    """
+    is_ordered = task.saving is not None and report.ordered_by == job.saving_seq
+    return report.stage == "frozen" and task.state == "running" and not is_ordered
 
 
 def _is_new(task: Task, stage: Stage) -> bool:
