@@ -1,6 +1,6 @@
 """A thief with the key of one of three nodes, tokens that are used again, clocks that step, and keys that change in evictions.
 
-All with the real services and real signatures. What holds is in the table of docs/concepts/threat-model.md.
+All with the real services and real signatures. What holds is in the tables of docs/concepts/attacks.md.
 """
 
 import asyncio
