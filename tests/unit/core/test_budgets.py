@@ -244,6 +244,7 @@ def test_what_a_budget_has_not_left_is_not_transferred_and_unknown_ones_are_name
     for change, code in (
         ({"gpu_hours": 7}, "not-enough-budget"),
         ({"to": "vision"}, "malformed"),
+        ({"reason": " "}, "malformed"),
         ({"to": "nobody"}, "no-such-budget"),
         ({"budget": "nobody"}, "no-such-budget"),
     ):

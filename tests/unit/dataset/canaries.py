@@ -41,7 +41,9 @@ class Aviary:
             below = made.projects[0].model_copy(update={"name": self.text(f"{where}.projects.name"), "parent": top.name})
             budgets = tuple(each.model_copy(update={"project": top.name}) for each in made.protections.budgets)
             rules = made.protections.model_copy(update={"budgets": budgets})
-            made = made.model_copy(update={"projects": (top, below), "protections": rules})
+            of = {"project": top.name, "priority_class": made.priority_classes[0].name}
+            hours = tuple(each.model_copy(update=of) for each in made.budgets)
+            made = made.model_copy(update={"projects": (top, below), "protections": rules, "budgets": hours})
         return made
 
     def value(self, annotation: Any, where: str) -> Any:

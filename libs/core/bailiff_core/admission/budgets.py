@@ -27,14 +27,14 @@ def budget_exhausted(state: PoolState, job: Job) -> Rejected | None:
 @admits(TopUpBudget)
 def top_up(context: Context, body: TopUpBudget) -> Fact | Rejected:
     """Of a budget that the policy has."""
-    return _unknown(context.state, body.budget) or context.record(body)
+    return _without_reason(body) or _unknown(context.state, body.budget) or context.record(body)
 
 
 @admits(TransferBudget)
 def transfer(context: Context, body: TransferBudget) -> Fact | Rejected:
     """Between two budgets that the policy has, of what the first has left."""
     state = context.state
-    unknown = _unknown(state, body.budget) or _unknown(state, body.to)
+    unknown = _without_reason(body) or _unknown(state, body.budget) or _unknown(state, body.to)
     if unknown is not None:
         return unknown
     if body.budget == body.to:
@@ -44,6 +44,10 @@ def transfer(context: Context, body: TransferBudget) -> Fact | Rejected:
     if body.gpu_hours * HOUR_MS > left:
         return Rejected("not-enough-budget", f"the budget {body.budget} has {cost_text(left)} left in this month")
     return context.record(body)
+
+
+def _without_reason(body: TopUpBudget | TransferBudget) -> Rejected | None:
+    return None if body.reason.strip() else Rejected("malformed", "reason: say why")
 
 
 def _unknown(state: PoolState, name: str) -> Rejected | None:

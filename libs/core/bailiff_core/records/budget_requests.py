@@ -10,7 +10,6 @@ from .request import Recorded, RequestBody, RequestFact
 
 Budget = Annotated[BudgetName, Field(description="The name of the budget, as in the policy.")]
 GpuHours = Annotated[Integer, Field(ge=1, le=10_000_000, description="How many GPU-hours.")]
-Why = Annotated[Recorded, Field(min_length=1)]
 
 
 class TopUpBudget(RequestBody):
@@ -20,7 +19,7 @@ class TopUpBudget(RequestBody):
     DONE = "{budget} has {gpu_hours} GPU-hours more until the end of the month"
     budget: Budget
     gpu_hours: GpuHours
-    reason: Why
+    reason: Recorded
 
 
 class BudgetToppedUp(RequestFact, TopUpBudget):
@@ -35,7 +34,7 @@ class TransferBudget(RequestBody):
     budget: Budget
     to: Annotated[BudgetName, Field(description="The budget that gets them.")]
     gpu_hours: GpuHours
-    reason: Why
+    reason: Recorded
 
 
 class BudgetTransferred(RequestFact, TransferBudget):
