@@ -18,6 +18,7 @@ from bailiff_core.fold.snapshot import SnapshotIndex, from_snapshot, snapshot_pa
 from bailiff_core.model.demand import Dependency, JobDemand, TaskGroup
 from bailiff_core.model.state import NOTHING, Eviction, Job, OperatorRequest, PoolState, SeenRequest, Task
 from bailiff_core.model.undecoded import shared_of, without_gaps
+from bailiff_core.quota.usage import NO_TASKS, Usage
 from bailiff_core.records import AUDIT_TYPES, decode
 
 
@@ -86,6 +87,11 @@ def test_jobs_share_what_they_have_alike(story):
     data = b"".join(snapshot_parts(story.state, index))
     for state in (story.state, from_snapshot(data), from_snapshot(data, index)):
         assert list(own_objects([state.jobs[name] for name in names])) == [OF_EACH_JOB] * 3
+
+
+def test_jobs_of_which_no_task_is_releasing_share_that_set(story):
+    play("node n1: 8 gpus; runs low: 8 gpus; submit first: 8 gpus; submit second: 8 gpus", story=story)
+    assert {id(each.uncounted) for each in Usage.of(story.state)._usage_by_job.values()} == {id(NO_TASKS)}
 
 
 def test_what_jobs_share_stays_empty(story):
