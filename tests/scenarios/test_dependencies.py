@@ -1,5 +1,7 @@
 """Jobs that wait for others (`submit --after`)."""
 
+from datetime import UTC, datetime
+
 import pytest
 from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
 from tests.kits.story_script import play
@@ -7,9 +9,14 @@ from tests.kits.story_script import play
 from bailiff.client.errors import ClientError
 from bailiff.client.job_parser import job_from
 from bailiff.render.serializers.jobs import job_rows
+from bailiff_core.admission import PERMITTED, Context, Rejected, admit
+from bailiff_core.admission.submission import FURTHEST_BEGIN
+from bailiff_core.decision_cycle import wake_at
 from bailiff_core.explain.dependencies import dependency_sentences
 from bailiff_core.explain.job import explain_job
 from bailiff_core.model.demand import Dependency
+from bailiff_core.model.job_spec import JobSpec
+from bailiff_core.records.job_requests import SubmitJob
 
 
 def submit_after(story: Story, job: str, *jobs: str, until: str = "succeeded", **requested: object) -> None:
@@ -134,7 +141,7 @@ def test_explain_and_list_say_what_it_waits_for() -> None:
     submit_after(story, "train", "prep", gpus=1)
     submit_after(story, "clean", "prep", "load", until="ended", gpus=1)
     sections = {section.question: section for section in explain_job(story.state, story.job("train"), story.records)}
-    texts = [sentence.text for sentence in sections["Which jobs does it wait for?"].sentences]
+    texts = [sentence.text for sentence in sections["What does it wait for?"].sentences]
     assert texts[0] == "It waits for prep to succeed."
     assert texts[1] == "prep is running."
     assert "rule dependency-failed" in texts[2]
@@ -168,3 +175,87 @@ def test_a_job_file_names_the_jobs_to_wait_for(given: object, read: list[tuple[s
 def test_a_job_file_that_waits_for_nonsense_is_refused() -> None:
     with pytest.raises(ClientError, match="expected JOB, JOB:succeeded or JOB:ended"):
         job_from({"name": "train", "gpus": 1, "command": "true", "after": "prep:soon"})
+
+
+def test_a_job_is_not_in_the_queue_before_its_begin_and_starts_at_that_moment() -> None:
+    story = one_node(backfill="reserve")
+    begin = story.time + 8 * HOUR
+    story.cycle(story.submitted("night", gpus=4, cls="inference", begin=begin))
+    story.runs("small", gpus=1)
+    assert story.phases()["night"] == "waiting"
+    assert not story.job("small").backfilled, "it is ahead of nobody"
+    assert {row["job"]: row["note"] for row in job_rows(story.state, story.time)}["night"].startswith("waits until ")
+    story.ends("small", after=HOUR)
+    assert wake_at(story.state) == begin
+    story.wait(begin - story.time - 1)
+    assert story.phases()["night"] == "waiting"
+    story.wait(1)
+    assert story.phases()["night"] == "starting"
+    assert story.job("night").queued_since == begin
+    story.holds()
+
+
+@pytest.mark.parametrize("first", ["its begin", "the end of the job before it"])
+def test_a_job_with_a_begin_and_a_dependency_waits_for_both(first: str) -> None:
+    story = one_node()
+    story.runs("prep", gpus=1)
+    submit_after(story, "train", "prep", gpus=1, begin=story.time + HOUR)
+    if first == "its begin":
+        story.wait(2 * HOUR)
+        assert story.phases()["train"] == "waiting"
+        story.ends("prep")
+    else:
+        story.ends("prep")
+        assert story.phases()["train"] == "waiting"
+        story.wait(HOUR)
+    assert story.phases()["train"] == "starting"
+    story.holds()
+
+
+def test_a_begin_that_has_passed_delays_nothing() -> None:
+    story = one_node()
+    story.wait(HOUR)
+    story.cycle(story.submitted("late", gpus=1, begin=story.time))
+    assert story.phases()["late"] == "starting"
+
+
+def test_a_job_that_waits_for_its_begin_can_be_paused_and_cancelled() -> None:
+    story = one_node()
+    for name in ("one", "two"):
+        story.cycle(story.submitted(name, gpus=1, begin=story.time + HOUR))
+    play("cancel one; pause two", story=story)
+    story.wait(2 * HOUR)
+    assert story.phases() == {"one": "cancelled", "two": "paused"}
+    story.resume("two")
+    assert story.phases()["two"] == "starting"
+    story.holds()
+
+
+@pytest.mark.parametrize(("ahead", "admitted"), [(FURTHEST_BEGIN, True), (FURTHEST_BEGIN + 1, False)])
+def test_no_job_waits_for_longer_than_a_year(ahead: int, admitted: bool) -> None:
+    story = one_node()
+    body = SubmitJob(demand=story.submitted("far", gpus=1, begin=story.state.now + ahead).demand, spec=JobSpec(command="true"))
+    found = admit(Context(story.state, PERMITTED, story.request()), body)
+    assert isinstance(found, Rejected) != admitted
+    if isinstance(found, Rejected):
+        assert (found.code, found.text) == ("malformed", "begin: more than 366d from now")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "2026-12-24T08:00:00Z",
+        "2026-12-24 08:00",
+        "2026-12-24T09:00+01:00",
+        1_798_099_200_000_000,
+        datetime(2026, 12, 24, 8, tzinfo=UTC),
+    ],
+)
+def test_a_job_file_says_when_a_job_begins_in_any_time_zone(given: object) -> None:
+    assert job_from({"name": "train", "command": "true", "begin": given}).demand.begin == 1_798_099_200_000_000
+
+
+@pytest.mark.parametrize("given", ["tomorrow", "", -1, 2**53, True, [8], "0001-01-01T00:00Z"])
+def test_a_begin_that_is_no_time_is_refused(given: object) -> None:
+    with pytest.raises(ClientError, match="begin: expected"):
+        job_from({"name": "train", "command": "true", "begin": given})

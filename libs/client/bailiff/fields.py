@@ -69,6 +69,7 @@ class JobFields(TypedDict, total=False):
     tty: bool
     grace: Duration
     kill_after: Duration
+    begin: str | datetime
     run_time_limit: Duration
     restart_backoff: Duration
     preemption_delay: Duration
@@ -169,7 +170,7 @@ def as_in_a_file(value: Any) -> Any:
     match value:
         case timedelta():
             return f"{value // timedelta(microseconds=1)}us"
-        case Path():
+        case Path() | datetime():
             return str(value)
         case Mapping():
             return {str(name): as_in_a_file(each) for name, each in value.items()}

@@ -12,7 +12,7 @@ from bailiff_core.fold import enact
 from bailiff_core.fold.elasticity import tasks_above_size
 from bailiff_core.lifecycle.ageing import ageing
 from bailiff_core.lifecycle.budgets import budget_evictions, budget_levels
-from bailiff_core.lifecycle.dependencies import dependencies
+from bailiff_core.lifecycle.dependencies import begun_jobs, dependencies
 from bailiff_core.lifecycle.devices import device_evictions
 from bailiff_core.lifecycle.enforcement import enforcement
 from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions, shortened_graces, stuck_at, stuck_evictions
@@ -51,6 +51,7 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (shrunk_gangs, UNSETTLED),
     (finished_attempts, UNSETTLED),
     (dependencies, UNSETTLED),
+    (begun_jobs, ALWAYS),
     (broken_attempts, UNSETTLED),
     (device_evictions, UNSETTLED),
     (scaled_down, UNSETTLED),

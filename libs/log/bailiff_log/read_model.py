@@ -279,7 +279,7 @@ def _submitted(model: ReadModel, record: Record, data: facts.JobSubmitted) -> No
         priority_class=entry.name if entry is not None else demand.priority_class,
         tasks=sum(group.count for group in demand.tasks),
         gpu_milli=requested_gpu_milli(demand, model.policy),
-        state="waiting" if demand.after else "pending",
+        state="waiting" if demand.after or (demand.begin or 0) > record.time else "pending",
     )
 
 

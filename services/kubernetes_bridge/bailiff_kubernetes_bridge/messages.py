@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bailiff_core.actions.migrate import moves_off_drained_nodes
+from bailiff_core.explain.dependencies import waits_for_text
 from bailiff_core.explain.unblockers import unusable_text
 from bailiff_core.explain.victims import rule_text
 from bailiff_core.humanize import count_text, user_text
@@ -119,7 +120,7 @@ def status_of(pool: PoolView, job: Job, pods: int) -> Status:
             text += f"; its controller has not made {count_text(missing, 'pod')} yet"
         return Status("Placed" if runs else "Starting", _cited(text, pool, started) + _drained(pool, job), placed=runs)
     if job.phase == "waiting":
-        return Status("Waiting", f"{job.id} waits for other jobs: {', '.join(job.waits_for)}")
+        return Status("Waiting", f"{job.id} {waits_for_text(state, job)}")
     seq, why = pool.pending_reasons.get(job.id, (job.seq, "it is in the queue"))
     before = _preempted_before(pool, job)
     text = _cited(f"{job.id} is pending: {why}", pool, seq) + before

@@ -359,6 +359,7 @@ NOT_IN_A_PLAN = {  # fields of a submitted job: why a snapshot's job has none
     "max_failures": "likewise",
     "restart_backoff": "likewise",
     "after": "a job that waits for others asks for nothing yet",
+    "begin": "likewise, before its time",
     "ports": "of no effect on decisions",
     "checkpoint": "no node of a snapshot saves tasks",
     "checkpoint_every": "likewise",

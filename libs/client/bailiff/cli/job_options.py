@@ -72,6 +72,9 @@ class JobOptions:
             "a pattern as in 'prep-*'; repeatable.",
         ),
     ] = None
+    begin: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Start no earlier, as in 2026-12-24T08:00+01:00; without a zone: UTC.")
+    ] = None
     run_time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Run time limit, as in 2h.")] = None
     grace: Annotated[str | None, typer.Option(help="Grace period between notice and KILL, as in 30s.")] = None
     kill_after: Annotated[str | None, typer.Option(help="Part of the grace period between TERM and KILL, as in 5s.")] = None

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args
@@ -22,6 +23,7 @@ from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.document import BYTES, SHORTEST_UNITLESS, SMALLEST_UNITLESS, parse_duration
 from bailiff_core.model.job_spec import SET_BY_BAILIFF, JobSpec
 from bailiff_core.records.job_requests import SubmitJob
+from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_service import yaml_files
 from bailiff_service.yaml_files import Lines, Place
 
@@ -76,6 +78,17 @@ def duration(value: object) -> object:
     if type(value) is int and 0 < value < SHORTEST_UNITLESS:
         raise InvalidValue(f"expected a time with its unit, as in {value}s (us, ms, s, m, h, d), found {value}")
     return value
+
+
+def moment(value: object) -> int:
+    """A time, µs UTC, from `2026-12-24T08:00:00Z` or another time zone; without one it is UTC."""
+    if type(value) is int:
+        return value
+    try:
+        found = datetime.fromisoformat(str(value).strip())
+        return (found.replace(tzinfo=found.tzinfo or UTC) - EPOCH_START) // MICROSECOND
+    except (ValueError, OverflowError):
+        raise InvalidValue(f"expected a time, as in 2026-12-24T08:00:00Z; found {found_text(value)}") from None
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -151,7 +164,7 @@ def _is_duration(kind: Any) -> bool:
 
 
 NAMES = {"job": "name", "priority_class": "class"}
-READ = {"sub_groups": _underscored_all, "after": dependencies, "ports": _one_or_more_numbers}
+READ = {"sub_groups": _underscored_all, "after": dependencies, "begin": moment, "ports": _one_or_more_numbers}
 NO_FIELDS = ("tasks", "workload")
 JOB_FIELDS: Mapping[str, Field] = {
     NAMES.get(name, name): Field((part, name), READ.get(name, duration if _is_duration(field.rebuild_annotation()) else _same))

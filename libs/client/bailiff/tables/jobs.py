@@ -11,6 +11,7 @@ from bailiff.render.plain_text import plain
 from bailiff.render.serializers.attachments import AttachmentRow
 from bailiff.render.serializers.job_details import JobDetails
 from bailiff.render.serializers.moves import MoveRow
+from bailiff.render.serializers.times import moment
 from bailiff_core.humanize import count_text, duration_text, exit_value, user_text
 from bailiff_core.model.placement_ranges import ranges
 
@@ -63,6 +64,8 @@ def job_block(details: JobDetails, spec: Mapping[str, Any] | None = None) -> Ren
     request = details["request"]
     if "run_time_limit" in request:
         facts.add_row("run time limit", duration_text(request["run_time_limit"]))
+    if "begin" in request:
+        facts.add_row("not before", time_cell(moment(request["begin"])))
     if "checkpoint" in request:
         facts.add_row("checkpoint", request["checkpoint"])
     if "checkpoint_every" in request:

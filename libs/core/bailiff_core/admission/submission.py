@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bailiff_core.humanize import first_names
+from bailiff_core.humanize import duration_text, first_names
 from bailiff_core.model.claims import is_preemptible
 from bailiff_core.model.demand import Checkpointing, JobDemand, TaskGroup, TopologyRule
 from bailiff_core.model.document import sort_by_name
@@ -26,6 +26,9 @@ from .limits import too_many_jobs
 from .rejected import Rejected
 from .senders import NAMED, Ownership, ownership
 from .start_size import start_command_too_large
+
+FURTHEST_BEGIN = 366 * 86_400_000_000
+"""How far ahead, µs, a job's `begin` may be."""
 
 
 @admits(SubmitJob)
@@ -55,6 +58,8 @@ def submit(context: Context, body: SubmitJob) -> Fact | Rejected:
         if missing is not None:
             return Rejected("no-runtime", missing, job)
         demand = _on_nodes_with(demand, runtime)
+    if (demand.begin or 0) - state.now > FURTHEST_BEGIN:
+        return Rejected("malformed", f"begin: more than {duration_text(FURTHEST_BEGIN)} from now", job)
     dependency = dependency_problem(state, demand)
     if dependency is not None:
         return dependency

@@ -39,7 +39,7 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
     sections = [Section("What is its state?", (*state_sentences(state, job, history), *_failed_before(job, history)))]
     sections.append(Section("What does it claim, and what is granted?", tuple(claim_sentences(state, job))))
     if job.phase == "waiting":
-        sections.append(Section("Which jobs does it wait for?", tuple(dependency_sentences(state, job))))
+        sections.append(Section("What does it wait for?", tuple(dependency_sentences(state, job))))
     elif job.phase == "pending":
         without_selection = WithoutSelection(state)
         sections.append(Section("Why is it pending?", tuple(pending_sentences(state, job, history, without_selection))))

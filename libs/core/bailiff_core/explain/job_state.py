@@ -58,7 +58,7 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
         text = f"{subject} {f'has been paused{by}' if by else 'is paused'}{reason}. To resume it: {how}."
         return Sentence(text, seqs_of(job.paused_seq))
     if job.phase == "waiting":
-        return Sentence(f"{subject} {waits_for_text(job)}.", seqs_of(job.seq))
+        return Sentence(f"{subject} {waits_for_text(state, job)}.", seqs_of(job.seq))
     if job.phase == "pending":
         pending = [name for name in state.queue if name not in state.active]
         ahead = pending.index(job.id) if job.id in pending else 0

@@ -3,7 +3,7 @@
 from bailiff_core.budgets.effects import class_in_force
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.scheduling_class import scheduling_class_of, shared_parts
-from bailiff_core.model.state import NOTHING, OPERATOR, Job, PoolState
+from bailiff_core.model.state import NOTHING, OPERATOR, Job, PoolState, begins_later
 from bailiff_core.model.work_lost import note_loss
 from bailiff_core.records import decisions, facts
 
@@ -65,7 +65,7 @@ def job_submitted(state: PoolState, fact: facts.JobSubmitted) -> None:
     note_open(state, job)
     state.indices.touched[job.id] = None
     state.indices.changed_jobs[job.id] = state.indices.changed_times[job.id] = None
-    if demand.after:
+    if demand.after or begins_later(state, job):
         job.phase = "waiting"
         note_dependencies(state, job)
     else:

@@ -1,10 +1,13 @@
-"""Jobs that wait for others: they join the queue, or end because a job that had to succeed did not."""
+"""Jobs that wait for others, or for a time: they join the queue, or end because a job that had to succeed did not."""
 
 from collections.abc import Iterator
 
-from bailiff_core.model.state import PoolState
+from bailiff_core.model.state import Job, PoolState, begins_later
 from bailiff_core.records.decisions import DependenciesMet, JobEnded
 from bailiff_core.records.payload import Decision
+
+from . import begin
+from .timers import timers_of
 
 RULE = "dependency-failed"
 
@@ -17,5 +20,16 @@ def dependencies(state: PoolState) -> Iterator[Decision]:
         if job.failed_dependency:
             reason = f"{job.failed_dependency}, which had to succeed before it, did not (rule {RULE})"
             yield JobEnded(job=job.id, attempt=job.attempt, outcome="cancelled", reason=reason)
-        elif not job.waits_for:
+        elif _may_begin(state, job):
             yield DependenciesMet(job=job.id)
+
+
+def begun_jobs(state: PoolState) -> Iterator[Decision]:
+    """Jobs whose time has come, and that wait for no other, join the queue."""
+    for job in timers_of(state).due(state, begin.NAME):
+        if _may_begin(state, job) and not job.failed_dependency:
+            yield DependenciesMet(job=job.id)
+
+
+def _may_begin(state: PoolState, job: Job) -> bool:
+    return not job.waits_for and not begins_later(state, job)

@@ -19,6 +19,7 @@ from .document import (
     NodeName,
     OpaqueId,
     ProjectName,
+    Time,
     sort_by_name,
 )
 from .privacy import Treatment, pseudonym
@@ -105,6 +106,7 @@ class JobDemand(Document):
         placement: Whether its GPUs should be on one island (GPUs of a node that NVLink connects) where possible; omitted: the
             policy's.
         after: Jobs that this one waits for.
+        begin: Time, µs UTC, before which it is not in the queue.
         ports: TCP ports that its tasks serve, which people may reach.
         checkpoint: Who saves its work in an eviction. `job`: it saves checkpoints itself; `snapshot`: the node saves the task, at
             once; `auto`: the node does if the job has not acknowledged the notice when TERM is due; `none`: nobody does, and TERM
@@ -138,6 +140,7 @@ class JobDemand(Document):
     pack: Literal["binpack", "spread"] | None = None
     placement: Placement | None = None
     after: Annotated[tuple[Dependency, ...], Field(max_length=100)] = ()
+    begin: Time | None = None
     ports: Annotated[tuple[Port, ...], Field(max_length=8)] = ()
     checkpoint: Checkpointing | None = None
     checkpoint_every: Annotated[Duration, Field(ge=1)] | None = None

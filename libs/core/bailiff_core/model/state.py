@@ -866,3 +866,8 @@ class PoolState:
     def active_jobs(self) -> list[Job]:
         """Returns the jobs with allocated or reserved resources."""
         return [self.jobs[name] for name in self.active]
+
+
+def begins_later(state: PoolState, job: Job) -> bool:
+    """Whether the job asked not to be in the queue yet."""
+    return (job.demand.begin or 0) > state.now

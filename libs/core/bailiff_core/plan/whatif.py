@@ -69,7 +69,7 @@ def decide_until_stable(state: PoolState) -> list[Decision]:
 def _result_for(state: PoolState, name: str, decisions_made: list[Decision]) -> WhatIfResult:
     job = state.jobs[name]
     if job.phase == "waiting":
-        return WhatIfResult(name, "pending", f"it {waits_for_text(job)}")
+        return WhatIfResult(name, "pending", f"it {waits_for_text(state, job)}")
     names = {each.id: [f"{each.id}-{index}" for index in range(each.size)] for each in state.jobs.values()}
     ahead = state.queue.index(name) if name in state.queue else 0
     places = node_names(state, job.tasks)

@@ -113,7 +113,7 @@ class JobPending(Decision):
 
 
 class DependenciesMet(Decision):
-    """All jobs that the job waits for have ended as it needs: it joins the queue."""
+    """All jobs that the job waits for have ended as it needs, and its `begin` has come: it joins the queue."""
 
     job: JobName
 

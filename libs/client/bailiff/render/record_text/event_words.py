@@ -53,7 +53,7 @@ WORDS: Mapping[str, str] = {
     "DeviceUnhealthy": "a GPU failed and is out of service",
     "DeviceHealthy": "a failed GPU is schedulable again",
     "ShareExceeded": "a task uses more of a shared GPU than its share",
-    "DependenciesMet": "the jobs that the job waited for have ended as it requires; it joins the queue",
+    "DependenciesMet": "what the job waited for has come: jobs that have ended as it requires, its begin; it joins the queue",
     "SpecGranted": "a person may read the job's command and environment",
     "AttachGranted": "a person may attach to a task of the job: to its terminal, a port, or a shell beside it",
     "Attached": "a person is attached to a task of the job",

@@ -257,7 +257,7 @@ def job_note(state: PoolState, job: Job) -> str:
     if job.phase == "waiting":
         from bailiff_core.explain.dependencies import waits_for_text  # loads the scheduling rules, which a list seldom needs
 
-        return waits_for_text(job)
+        return waits_for_text(state, job)
     if job.phase == "cancelled" and job.failed_dependency:
         return f"{job.failed_dependency} did not succeed"
     if job.phase == "paused":
