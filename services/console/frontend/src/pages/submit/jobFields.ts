@@ -30,6 +30,7 @@ export const FIELDS = {
   pack: "text",
   placement: "text",
   after: "list",
+  begin: "text",
   run_time_limit: "text",
   preemptible: "bool",
   preemption_delay: "text",

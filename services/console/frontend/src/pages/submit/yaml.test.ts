@@ -12,7 +12,7 @@ describe("form fields to YAML and back", () => {
   const whole = job({
     name: "train-1", project: "vision", class: "train", command: "python train.py --lr 0.1", gpus: "4", cpu: "500m", memory: "8GiB",
     tasks: "2", min_tasks: "1", gpu_model: "NVIDIA H200, NVIDIA A100", after: "prep-1, prep-2:ended", node_labels: [{ name: "zone", value: "a" }],
-    topology: { topology: "racks", required: "rack", preferred: "" }, run_time_limit: "2h", preemptible: "false", grace: "90s",
+    topology: { topology: "racks", required: "rack", preferred: "" }, run_time_limit: "2h", begin: "2026-12-24T08:00+01:00", preemptible: "false", grace: "90s",
     env: [{ name: "LR", value: "0.1" }, { name: "NOTE", value: "it's # 1: yes" }], secrets: [{ name: "TOKEN", value: "hub-token" }],
   }); // prettier-ignore
 
