@@ -55,6 +55,12 @@ def test_a_pod_in_no_pool_is_refused_its_gpus(attempt: Try, where: str, resource
 
 
 @pytest.mark.usefixtures("policy")
+def test_all_rights_in_a_namespace_give_none_of_its_gpus(kubernetes: Cluster, kubernetes_namespace: str, attempt: Try) -> None:
+    kubernetes.kubectl("create", "rolebinding", "all", "--user=ada", "--clusterrole=cluster-admin", "-n", kubernetes_namespace)
+    assert SAYS in attempt(1)
+
+
+@pytest.mark.usefixtures("policy")
 def test_a_user_cannot_call_a_pod_a_task_of_bailiffs(attempt: Try) -> None:
     refusal = attempt(1, labels={names.TASK_HASH: "0" * 40})
     guarded = "only Bailiff sets the label bailiff.io/task-hash"  # where the bridge's policies are installed, too
