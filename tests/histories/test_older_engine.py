@@ -57,7 +57,7 @@ async def replayed(wires: list[Wire], store: Path) -> Replayed:
 async def test_each_engine_decides_its_own_cycles_again(wires: list[Wire], store: Path) -> None:
     found = await replayed(wires, store)
     assert found["ok"], found
-    assert [(engine["logic"], engine["decided_by"]) for engine in found["engines"]] == [(0, "its wheel"), (LOGIC, "this release")]
+    assert [(engine["logic"], engine["decided_by"]) for engine in found["engines"]] == [(1, "its wheel"), (LOGIC, "this release")]
     assert found["cycles_replayed"] == found["cycles"] > 50
     assert found["decisions"] == sum(decode(wire).data.KIND == "decision" for wire in wires) > 50
 

@@ -1,4 +1,4 @@
-"""An older engine: a copy of this core with `LOGIC` 0, which counts one GPU-ms more of work lost.
+"""An older engine: a copy of this core with `LOGIC` 1, which counts one GPU-ms more of work lost.
 
 `python -m tests.kits.older_engine LOG`, with such a copy first in the path, decides the first part of a log or the next one.
 """
@@ -31,7 +31,7 @@ def copy_core(folder: Path) -> None:
     core = folder / "bailiff_core"
     shutil.copytree(ROOT / "libs/core/bailiff_core", core, ignore=shutil.ignore_patterns("__pycache__"))
     numbers = (core / "engine.py").read_text().splitlines()
-    (core / "engine.py").write_text("\n".join("LOGIC = 0" if line.startswith("LOGIC") else line for line in numbers) + "\n")
+    (core / "engine.py").write_text("\n".join("LOGIC = 1" if line.startswith("LOGIC") else line for line in numbers) + "\n")
     with (core / "model" / "work_lost.py").open("a") as source:
         source.write(OTHERWISE)
 
