@@ -19,7 +19,7 @@ STEPS = st.one_of(
 
 
 class Played:
-    """A pool with a place for everybody, and what each job is allowed, by hand."""
+    """A pool with a place for everybody, and what each job is allowed."""
 
     def __init__(self) -> None:
         self.story = Story(policy())

@@ -31,7 +31,7 @@ from bailiff_bus.port import Message
 from bailiff_core.canonical import canonical_json
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.identity import Permissions
-from bailiff_core.model.policy import DEFAULT_POLICY, PoolLimits, Project
+from bailiff_core.model.policy import DEFAULT_POLICY, GpuBudget, PoolLimits, Project
 from bailiff_core.permissions import ROOT_ACTOR
 from bailiff_core.recorded import OF_WRITER
 from bailiff_core.records import ChainHead, Record, Wire, encode, facts
@@ -50,6 +50,8 @@ from bailiff_core.records.facts import (
     RevokeKey,
     ScaleJob,
     SetPriorityClass,
+    TopUpBudget,
+    TransferBudget,
     UndrainNode,
 )
 from bailiff_core.records.payload import Fact, Payload
@@ -76,7 +78,8 @@ IDENTITY = DEFAULT_POLICY.identity.model_copy(
 )
 PROJECTS = (Project(name="default"), Project(name="vision", submitters=("ada",)))
 THREE_JOBS = DEFAULT_POLICY.limits.model_copy(update={"pool": PoolLimits(open_jobs=3)})
-POLICY = DEFAULT_POLICY.model_copy(update={"identity": IDENTITY, "projects": PROJECTS, "limits": THREE_JOBS})
+BUDGETS = tuple(GpuBudget(name=name, project=name, gpu_hours=100) for name in ("default", "vision"))
+POLICY = DEFAULT_POLICY.model_copy(update={"identity": IDENTITY, "projects": PROJECTS, "limits": THREE_JOBS, "budgets": BUDGETS})
 SIGNED_ONLY = POLICY.model_copy(update={"identity": IDENTITY.model_copy(update={"accept": ("signed",)})})
 HOUR = 3_600_000_000
 
@@ -120,6 +123,8 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Original:
             await ask(DrainNode(node="n1"), OPS)
             await ask(UndrainNode(node="n1"), OPS)
             await ask(ReturnNode(), OPS)
+            await ask(TopUpBudget(budget="vision", gpu_hours=2, reason="a deadline"), OPS)
+            await ask(TransferBudget(budget="vision", to="default", gpu_hours=1, reason="it is idle"), OPS)
             await ask(EnrolNode(node="n2", key="B" * 43, expires=pool.now() + HOUR), OPS)
             await ask(RevokeKey(key=key_id(EVE), reason="lost"), OPS)
             await ask(DrainNode(node="n1"), BOB)

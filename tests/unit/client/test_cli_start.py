@@ -36,7 +36,8 @@ LIST_NEEDS = {
 }
 KAFKA_NEEDS = {"aiokafka", "async_timeout", "cramjam", "packaging"}
 LIST_OF_CORE = {
-    f"bailiff_core.{name}" for name in ("canonical", "engine", "fold", "humanize", "model", "permissions", "records", "views")
+    f"bailiff_core.{name}"
+    for name in ("budgets", "canonical", "engine", "fold", "humanize", "model", "permissions", "records", "views")
 }
 
 RUN = """
