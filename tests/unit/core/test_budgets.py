@@ -11,6 +11,7 @@ from bailiff_core.budgets.months import month_begins, month_of, month_text
 from bailiff_core.explain.budgets import budget_sentences, budgets_near, would_use
 from bailiff_core.explain.not_placed import what_it_lacks
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.document import MAX_GPU_HOURS
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import Policy
 from bailiff_core.permissions import Requester
@@ -229,6 +230,18 @@ def test_top_ups_and_transfers_are_of_this_month_and_transfers_sum_to_nothing() 
     story.wait(31 * DAY)
     story.cycle(facts.ClockAdvanced())
     assert [each["hours"] for each in budget_views(story.state)] == [10, 20]
+
+
+def test_no_budget_grows_beyond_what_records_can_say() -> None:
+    """Top-ups without end would make its GPU time, in ms, an integer that no record can have."""
+    story = pool({"project": "vision", "gpu_hours": 1}, {"name": "speech", "project": "speech", "gpu_hours": MAX_GPU_HOURS})
+    context = Context(story.state, PERMITTED, story.request())
+    for most, code in ((MAX_GPU_HOURS - 1, None), (MAX_GPU_HOURS, "malformed")):
+        found = admit(context, TopUpBudget(budget="vision", gpu_hours=most, reason="a deadline"))
+        assert (found.code if isinstance(found, Rejected) else None) == code
+    found = admit(context, TransferBudget(budget="vision", to="speech", gpu_hours=1, reason="a gift"))
+    assert isinstance(found, Rejected)
+    assert found.reason == "gpu_hours: the budget speech would have more than 10000000 in this month"
 
 
 def test_what_a_budget_has_not_left_is_not_transferred_and_unknown_ones_are_named() -> None:

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 
 from .demand import Checkpointing, Placement
 from .document import (
+    MAX_GPU_HOURS,
     BudgetName,
     ClassName,
     Count,
@@ -422,7 +423,7 @@ class GpuBudget(Document):
     project: ProjectName | None = None
     user: Annotated[OpaqueId, pseudonym("user")] | None = None
     priority_class: ClassName | None = None
-    gpu_hours: Annotated[Integer, Field(ge=0, le=10_000_000)]
+    gpu_hours: Annotated[Integer, Field(ge=0, le=MAX_GPU_HOURS)]
     warn_at: Annotated[Integer, Field(ge=1, le=100)] = 80
     at_limit: AtLimit = "lowest-class"
 

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bailiff_core.model.document import BudgetName, Integer
+from bailiff_core.model.document import MAX_GPU_HOURS, BudgetName, Integer
 
 from .request import Recorded, RequestBody, RequestFact
 
 Budget = Annotated[BudgetName, Field(description="The name of the budget, as in the policy.")]
-GpuHours = Annotated[Integer, Field(ge=1, le=10_000_000, description="How many GPU-hours.")]
+GpuHours = Annotated[Integer, Field(ge=1, le=MAX_GPU_HOURS, description="How many GPU-hours.")]
 
 
 class TopUpBudget(RequestBody):
