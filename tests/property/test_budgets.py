@@ -12,7 +12,8 @@ from tests.property import busy_stories, random_stories
 from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, steps
 
-from bailiff_core.budgets.use import use_now
+from bailiff_core.budgets.months import month_begins
+from bailiff_core.budgets.use import GPU_HOUR, hours_of, level_changes, level_of, next_change, use_now
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.model.state import PoolState
@@ -44,8 +45,23 @@ class Budgeted(Chance):
             for each in random_stories.SHARED
         )
         with patch.object(random_stories, "SHARED", policies):
-            super().__init__(shared=True)
+            super().__init__(lambda story: check_next(story.state), shared=True)
         self.story.time += 28 * DAY  # so that some histories go on in the next month
+
+
+def check_next(state: PoolState) -> None:
+    """What is kept of when levels change is what looking at every budget says."""
+    times = []
+    for row in state.rules.budgets:
+        use = use_now(state, row)
+        assert level_of(row, use) == use.level, "a cycle ends when no level is due"
+        times.append(month_begins(use.month + 1))
+        total = hours_of(row, use) * GPU_HOUR
+        for bound in (-(-total * row.warn_at // 100), total):
+            if use.held and bound > use.used:
+                times.append(state.now - (use.used - bound) // use.held)
+    assert level_changes(state).due(state) == []
+    assert next_change(state) == min(times, default=None)
 
 
 def check_use(wires: Sequence[Wire]) -> PoolState:

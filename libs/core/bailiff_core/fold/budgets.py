@@ -1,8 +1,8 @@
 """Budgets: how far they are used, and the GPU-hours that requests add or move."""
 
 from bailiff_core.budgets.rows import rows_of
-from bailiff_core.budgets.use import add_up
-from bailiff_core.model.state import ENDED, BudgetUse, PoolState
+from bailiff_core.budgets.use import use_to_change
+from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.records import decisions, facts
 
 from .allocation import reordering
@@ -14,7 +14,7 @@ from .registry import folds
 @folds(decisions.BudgetLevelChanged)
 def budget_level_changed(state: PoolState, decision: decisions.BudgetLevelChanged) -> None:
     """What follows of it, or not any more, holds from now on."""
-    use = _use_of(state, decision.budget)
+    use = use_to_change(state, decision.budget)
     exhausted = "exhausted" in (use.level, decision.level)
     use.level = decision.level
     if not exhausted:
@@ -31,19 +31,13 @@ def budget_level_changed(state: PoolState, decision: decisions.BudgetLevelChange
 @folds(facts.BudgetToppedUp)
 def budget_topped_up(state: PoolState, fact: facts.BudgetToppedUp) -> None:
     """More of this month."""
-    _use_of(state, fact.budget).topped_up += fact.gpu_hours
+    use_to_change(state, fact.budget).topped_up += fact.gpu_hours
     remember(state, fact.request)
 
 
 @folds(facts.BudgetTransferred)
 def budget_transferred(state: PoolState, fact: facts.BudgetTransferred) -> None:
     """What one has less, the other has more of this month."""
-    _use_of(state, fact.budget).transferred -= fact.gpu_hours
-    _use_of(state, fact.to).transferred += fact.gpu_hours
+    use_to_change(state, fact.budget).transferred -= fact.gpu_hours
+    use_to_change(state, fact.to).transferred += fact.gpu_hours
     remember(state, fact.request)
-
-
-def _use_of(state: PoolState, name: str) -> BudgetUse:
-    use = state.budgets[name]
-    add_up(use, state.now)
-    return use

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from bailiff_core.budgets.effects import exhausted, exhausted_of
 from bailiff_core.budgets.months import month_begins
-from bailiff_core.budgets.use import GPU_MS, hours_of, level_of, use_now
+from bailiff_core.budgets.use import GPU_MS, hours_of, level_changes, level_of, use_now
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.decisions import BudgetLevelChanged, ReservationDropped
 from bailiff_core.records.payload import Decision
@@ -16,17 +16,15 @@ HOUR_MS = 3_600_000
 
 def budget_levels(state: PoolState) -> Iterator[Decision]:
     """Records how far a budget is used, whenever that changes."""
-    for row in state.rules.budgets:
+    for row in level_changes(state).due(state) if state.rules.budgets else ():
         use = use_now(state, row)
-        level = level_of(row, use)
-        if level != use.level:
-            yield BudgetLevelChanged(
-                budget=row.name,
-                level=level,
-                month=month_begins(use.month),
-                used_gpu_ms=use.used // GPU_MS,
-                of_gpu_ms=hours_of(row, use) * HOUR_MS,
-            )
+        yield BudgetLevelChanged(
+            budget=row.name,
+            level=level_of(row, use),
+            month=month_begins(use.month),
+            used_gpu_ms=use.used // GPU_MS,
+            of_gpu_ms=hours_of(row, use) * HOUR_MS,
+        )
 
 
 def budget_evictions(state: PoolState) -> Iterator[Decision]:

@@ -31,12 +31,13 @@ class Indices:
         changed_jobs: Jobs changed since `snapshot` was brought up to date.
         changed_times: Changed since `timers` was brought up to date.
         changed_ends: Changed since `completion_order` was brought up to date.
+        changed_budgets: Changed since `level_changes` was brought up to date.
         open_jobs: How many jobs have not ended (`fold/open_jobs.py`); None: not counted yet.
         left_for: By job, for which jobs it left (`Job.victims`), perhaps of none any more; None: not built yet.
         snapshot_bytes: By project, what the snapshots of its jobs hold (`model/snapshots.py`); None: not counted yet.
         forgotten: Number of entries deleted from the state's dicts since their last rebuild.
-        snapshot: Built, as `node_resources`, `timers`, `completion_order`, `project_tree` and `budget_rows`, by the module of
-            this name, which checks the type.
+        snapshot: Built, as `node_resources`, `timers`, `completion_order`, `project_tree`, `budget_rows` and `level_changes`, by the
+            module that asks for it, which checks the type.
         actor: Actor of the record that was folded last.
         actor_verified: Whether the actor's name was verified.
         loss: The job of the newest `JobRequeued` or `JobShrunk`, its loss and GPUs (`model/work_lost`).
@@ -57,6 +58,7 @@ class Indices:
     changed_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     changed_times: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     changed_ends: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    changed_budgets: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     open_jobs: Counter[str] | None = field(default=None, compare=False, repr=False)
     left_for: dict[str, dict[str, None]] | None = field(default=None, compare=False, repr=False)
     snapshot_bytes: Counter[str] | None = field(default=None, compare=False, repr=False)
@@ -67,6 +69,7 @@ class Indices:
     completion_order: object | None = field(default=None, compare=False, repr=False)
     project_tree: object | None = field(default=None, compare=False, repr=False)
     budget_rows: object | None = field(default=None, compare=False, repr=False)
+    level_changes: object | None = field(default=None, compare=False, repr=False)
     loss: tuple[str, tuple[int, int, int], int] | None = field(default=None, compare=False, repr=False)
     actor: str = field(default="", compare=False, repr=False)
     actor_verified: bool = field(default=False, compare=False, repr=False)
