@@ -57,9 +57,8 @@ def check_next(state: PoolState) -> None:
         assert level_of(row, use) == use.level, "a cycle ends when no level is due"
         times.append(month_begins(use.month + 1))
         total = hours_of(row, use) * GPU_HOUR
-        for bound in (-(-total * row.warn_at // 100), total):
-            if use.held and bound > use.used:
-                times.append(state.now - (use.used - bound) // use.held)
+        bounds = (-(-total * row.warn_at // 100), total)
+        times += [state.now - (use.used - bound) // use.held for bound in bounds if use.held and bound > use.used]
     assert level_changes(state).due(state) == []
     assert next_change(state) == min(times, default=None)
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # `as`: these are the names of the package
     from bailiff.pool_results import (
         Accounting as Accounting,
         Amounts as Amounts,
+        Budget as Budget,
         ChangedJob as ChangedJob,
         Gpu as Gpu,
         GpuHours as GpuHours,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:  # `as`: these are the names of the package
     )
     from bailiff.sync import (
         Audit as Audit,
+        Budgets as Budgets,
         Connection as Connection,
         Job as Job,
         PolicyOfPool as PolicyOfPool,
@@ -76,11 +78,12 @@ if TYPE_CHECKING:  # `as`: these are the names of the package
     )
 
 _NAMES = {
-    "sync": ("Audit", "Connection", "Job", "PolicyOfPool", "connect"),
+    "sync": ("Audit", "Budgets", "Connection", "Job", "PolicyOfPool", "connect"),
     "results": ("Accepted", "Event", "Explanation", "JobStatus", "LogLine", "Plan", "Section", "Sentence", "Task", "Victim"),
     "pool_results": (
         "Accounting",
         "Amounts",
+        "Budget",
         "ChangedJob",
         "Gpu",
         "GpuHours",

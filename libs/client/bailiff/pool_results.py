@@ -112,6 +112,40 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """A budget of the policy in this month (UTC). Hours are GPU-hours.
+
+    Attributes:
+        project: Whose jobs, with those of the projects below it; as user and class: None: anyone's.
+        month: As in `2026-12`.
+        counted_since: From when its use counts: the begin of the month, or when it came into the policy.
+        policy_hours: As the policy says.
+        topped_up_hours: Added in this month.
+        transferred_hours: From other budgets in this month, less those to others.
+        hours: All in all.
+        level: `within`, `warning` or `exhausted`, as recorded last.
+        warn_at: Per cent.
+        at_limit: What follows once it is exhausted: `lowest-class`, `borrow-only`, `stop-admitting` or `evict`.
+    """
+
+    name: str
+    project: str | None
+    user: str | None
+    priority_class: str | None
+    month: str
+    counted_since: datetime
+    policy_hours: int
+    topped_up_hours: int
+    transferred_hours: int
+    hours: int
+    used_hours: float
+    left_hours: float
+    level: str
+    warn_at: int
+    at_limit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The policy in force since the record `seq`.
 

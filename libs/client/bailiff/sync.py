@@ -86,6 +86,14 @@ class Audit(_Synchronous):
     verify = _blocking(aio.Audit.verify)
 
 
+class Budgets(_Synchronous):
+    """The budgets of a pool in this month."""
+
+    list = _blocking(aio.Budgets.list)
+    top_up = _blocking(aio.Budgets.top_up)
+    transfer = _blocking(aio.Budgets.transfer)
+
+
 class PolicyOfPool(_Synchronous):
     """The policy of a pool."""
 
@@ -102,12 +110,14 @@ class Connection(_Synchronous):
 
     Attributes:
         policy: The policies of its pools.
+        budgets: The budgets of its pools.
         audit: The audit logs of its pools.
     """
 
     def __init__(self, connection: aio.Connection) -> None:
         super().__init__(connection, LoopThread())
         self.policy = PolicyOfPool(connection.policy, self._thread)
+        self.budgets = Budgets(connection.budgets, self._thread)
         self.audit = Audit(connection.audit, self._thread)
 
     def __enter__(self) -> Self:

@@ -73,6 +73,13 @@ QUEUE_LENGTH = _pools("bailiff_queue_length", "gauge", ("pool", "priority_class"
 JOBS_BELIEVED_LESS = _pools(
     "bailiff_jobs_believed_less", "gauge", ("pool",), "jobs that ignored a grace, or left unreadable checkpoints"
 )
+BUDGET_LEVEL = _pools("bailiff_budget_level", "gauge", ("pool", "budget"), "0: within, 1: at its warning, 2: exhausted")
+BUDGET_HOURS = _pools(
+    "bailiff_budget_gpu_hours",
+    "gauge",
+    ("pool", "budget", "kind"),
+    "GPU-hours of this month, by kind: used until the newest record, hours with top-ups and transfers",
+)
 PAUSED_JOBS = _pools("bailiff_paused_jobs", "gauge", ("pool",), "paused jobs")
 NODES = _pools("bailiff_nodes", "gauge", ("pool", "state"), "nodes, by state")
 NODE_SILENCE = _pools(

@@ -2,14 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import get_args
 
+from bailiff_core.budgets.use import GPU_HOUR, hours_of, use_now
 from bailiff_core.model.claims import believed_less
 from bailiff_core.model.evictions import ActiveEviction, active_evictions
 from bailiff_core.model.mig import listed_devices, profile_of
-from bailiff_core.model.state import Node, PoolState, Task
+from bailiff_core.model.state import BudgetLevel, Node, PoolState, Task
 from bailiff_core.queue import start_slo
 
 from .metrics import (
+    BUDGET_HOURS,
+    BUDGET_LEVEL,
     DEVICES,
     JOBS_BELIEVED_LESS,
     LATE_STARTS,
@@ -31,7 +35,7 @@ DEVICE_STATES = ("healthy", "unhealthy", "releasing", "quarantined")
 
 
 def pool_samples(state: PoolState) -> Iterator[Sample]:
-    """Queue, nodes, devices, start SLOs, evictions."""
+    """Queue, nodes, devices, start SLOs, budgets, evictions."""
     if state.policy is None:
         return
     pending = Counter(state.jobs[name].class_name for name in state.queue)
@@ -49,7 +53,16 @@ def pool_samples(state: PoolState) -> Iterator[Sample]:
         labels = (slo.class_name, str(slo.percent))
         yield LATE_STARTS, labels, slo.late
         yield LATE_STARTS_ALLOWED, labels, slo.allowed
+    yield from _budgets(state)
     yield from evictions(state)
+
+
+def _budgets(state: PoolState) -> Iterator[Sample]:
+    for row in state.rules.budgets:
+        use = use_now(state, row)
+        yield BUDGET_LEVEL, (row.name,), get_args(BudgetLevel).index(use.level)
+        yield BUDGET_HOURS, (row.name, "used"), use.used // GPU_HOUR
+        yield BUDGET_HOURS, (row.name, "hours"), hours_of(row, use)
 
 
 def state_of(node: Node) -> str:

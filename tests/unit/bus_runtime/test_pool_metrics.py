@@ -1,9 +1,12 @@
 """Pool metrics: exported by the owner of the pool, and by no replica afterwards."""
 
+from tests.kits.log_builder import HOUR, Story, policy
+
 from bailiff_core.model.evictions import ActiveEviction
 from bailiff_core.model.state import Eviction, Task
-from bailiff_service.metrics import NODES, Metrics
-from bailiff_service.pool_metrics import STAGES, stage_of
+from bailiff_core.records.facts import ClockAdvanced
+from bailiff_service.metrics import BUDGET_HOURS, BUDGET_LEVEL, NODES, Metrics
+from bailiff_service.pool_metrics import STAGES, pool_samples, stage_of
 
 
 def leaving(*tasks: Task, **eviction: object) -> ActiveEviction:
@@ -33,3 +36,18 @@ def test_a_pool_is_exported_only_while_a_replica_owns_it() -> None:
     with metrics.pools.export("pool-a", lambda: [(NODES, ("ready",), 3)]):
         assert b'bailiff_nodes{pool="pool-a",state="ready"} 3.0' in metrics.text()
     assert b"pool-a" not in metrics.text()
+
+
+def test_budgets_say_how_far_they_are_used() -> None:
+    story = Story(
+        policy(budgets=[{"name": "train", "gpu_hours": 10}, {"name": "build", "priority_class": "build", "gpu_hours": 5}])
+    )
+    story.node("n1", gpus=8)
+    story.runs("a", gpus=4)
+    samples = []
+    for _ in range(4):
+        found = {(metric, labels): value for metric, labels, value in pool_samples(story.state)}
+        samples.append([found[BUDGET_LEVEL, ("train",)], *(found[BUDGET_HOURS, ("train", kind)] for kind in ("used", "hours"))])
+        assert found[BUDGET_LEVEL, ("build",)] == 0
+        story.cycle(ClockAdvanced(), after=HOUR)
+    assert samples == [[0, 0, 10], [0, 4, 10], [1, 8, 10], [2, 12, 10]]

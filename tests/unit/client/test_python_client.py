@@ -321,7 +321,7 @@ def test_an_iteration_that_is_left_early_ends_its_reader(log_writer: LogWriter, 
     b.close()
 
 
-@pytest.mark.parametrize("name", ["Connection", "Job", "Audit", "PolicyOfPool"])
+@pytest.mark.parametrize("name", ["Connection", "Job", "Audit", "Budgets", "PolicyOfPool"])
 def test_both_clients_have_the_same_methods_with_the_same_words(name: str) -> None:
     ours, other = getattr(sync, name), getattr(aio, name)
     methods = [each for each in dir(other) if not each.startswith("_")]

@@ -273,10 +273,10 @@ def test_a_job_learns_why_it_waits_what_it_would_use_and_all_how_far_budgets_are
     runs(story, "train")
     story.submit("limited", gpus=8, project="vision", run_time_limit="1h")
     assert would_use(story.state, story.job("limited")) == [
-        "it would use at most 8.0 GPU-h of the 10.0 GPU-h that the budget vision has left"
+        "the budget vision has 10.0 GPU-h of 10 GPU-h left this month: it would use at most 8.0 GPU-h of them"
     ]
     assert would_use(story.state, story.job("train")) == [
-        "with 4 GPUs, the 10.0 GPU-h that the budget vision has left last 2h30m"
+        "the budget vision has 10.0 GPU-h of 10 GPU-h left this month: with 4 GPUs they last 2h30m"
     ]
     story.wait(2 * HOUR)
     assert budgets_near(story.state) == ["The budget vision has used 8.0 GPU-h of 10 GPU-h in 2026-01: warned at 80 %."]

@@ -19,6 +19,7 @@ from bailiff.results import Event, JobStatus, Plan
 from . import convert
 from .access import Access, translated
 from .audit import Audit
+from .budgets import Budgets
 from .job import Job
 from .policy import PolicyOfPool, PolicySource, document_of
 
@@ -78,6 +79,7 @@ class Connection:
 
     Attributes:
         policy: The policies of its pools.
+        budgets: The budgets of its pools.
         audit: The audit logs of its pools.
     """
 
@@ -87,7 +89,7 @@ class Connection:
         within = fields.seconds_of(answer_within, "answer_within")
         self._settings = settings
         self._access = Access(Client.connect(settings, bus), settings, within if within is not None else 10.0)
-        self.policy, self.audit = PolicyOfPool(self._access), Audit(self._access)
+        self.policy, self.budgets, self.audit = PolicyOfPool(self._access), Budgets(self._access), Audit(self._access)
 
     async def __aenter__(self) -> Self:
         return self
@@ -269,10 +271,13 @@ class Connection:
     async def plan(self, job: fields.Job | None = None, *, pool: str | None = None, **values: Unpack[JobFields]) -> Plan:
         """What would happen to this job if it were submitted now, and which jobs it would preempt. Nothing is sent."""
         from bailiff.client.live_plan import predict
+        from bailiff.client.requester import requester_of
 
-        waiting = None if fields.leaves_open("after", job, values) else await self._access.requester(pool)
+        state = await self._access.state(pool)
+        sender = requester_of(self._access.client, state)
+        waiting = None if fields.leaves_open("after", job, values) else (state, sender.actor)
         request = fields.request_of("true" if job is None else job, values, self._settings.project, waiting)
-        data, sentences = predict(await self._access.state(pool), request.demand, self._access.client.now())
+        data, sentences = predict(state, request.demand, self._access.client.now(), sender)
         return convert.plan(data, sentences)
 
     async def what_if(

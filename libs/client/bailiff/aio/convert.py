@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bailiff.render.serializers.nodes import DeviceRow, NodeRow
     from bailiff.render.serializers.pools import PoolRow
     from bailiff.render.serializers.projects import ProjectRow
-    from bailiff_core.views import Amounts
+    from bailiff_core.views import Amounts, BudgetView
 
 Result = TypeVar("Result")
 
@@ -96,6 +96,10 @@ def project(row: ProjectRow) -> of_pools.Project:
     names = ("used", "quota", "quota_in_force", "limit", "fair_share", "past_use", "borrowed")
     amounts: Mapping[str, Any] = {name: _amounts(row[name]) for name in names}  # type: ignore[literal-required]
     return _value(of_pools.Project, row, name=row["project"], **amounts)
+
+
+def budget(row: BudgetView) -> of_pools.Budget:
+    return _value(of_pools.Budget, row, name=row["budget"])
 
 
 def _amounts(row: Amounts) -> of_pools.Amounts:

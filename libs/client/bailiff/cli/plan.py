@@ -63,6 +63,7 @@ async def plan(
 
 async def _ask_live(session: Session, file: Path) -> None:
     from bailiff.client import job_parser, live_plan
+    from bailiff.client.requester import requester_of
 
     document, source = job_parser.read_job_file(file)
     document.setdefault("name", file.stem)
@@ -70,7 +71,8 @@ async def _ask_live(session: Session, file: Path) -> None:
     job = job_parser.job_from(document, source)
     async with session.client() as client:
         projection = await client.projection(session.pool)
-        data, sentences = live_plan.predict(projection.state, job.demand, time.time_ns() // 1000)
+        state = projection.state
+        data, sentences = live_plan.predict(state, job.demand, time.time_ns() // 1000, requester_of(client, state))
         session.show(data, lambda: "\n".join(sentences))
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from bailiff.render.record_text.phrases import demand_text
+from bailiff_core.admission import PERMITTED
 from bailiff_core.explain.victims import rule_with_field
 from bailiff_core.humanize import count_text, duration_text, gpus_text
 from bailiff_core.model.demand import JobDemand
@@ -14,6 +15,7 @@ from bailiff_core.model.proposal import AttemptedAction, Excluded, Explanation
 from bailiff_core.model.snapshots import too_slow_to_save
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.work_lost import Loss
+from bailiff_core.permissions import Requester
 from bailiff_core.plan.report import DecisionLine, PendingLine
 from bailiff_core.plan.whatif import WhatIfResult, what_if
 from bailiff_core.views import VictimView, requested_gpu_milli
@@ -37,13 +39,14 @@ class LivePlan(TypedDict):
     pending: PendingLine | None
 
 
-def predict(state: PoolState, demand: JobDemand, now: int) -> tuple[dict[str, Any], list[str]]:
+def predict(state: PoolState, demand: JobDemand, now: int, sender: Requester = PERMITTED) -> tuple[dict[str, Any], list[str]]:
     """Predicts the outcome, as data and as sentences. `state` is only read.
 
     Args:
         now: µs UTC.
+        sender: Whose job it would be.
     """
-    outcome = what_if(state, demand, now)
+    outcome = what_if(state, demand, now, sender)
     return _data(state, outcome), list(_sentences(state, demand, outcome))
 
 
@@ -88,6 +91,7 @@ def _sentences(state: PoolState, demand: JobDemand, outcome: WhatIfResult) -> It
             ahead = f", with {count_text(outcome.ahead, 'job')} ahead" if outcome.ahead else ""
             yield f"{what} would be pending{ahead}: {outcome.reason}"
             yield from refusal_lines(outcome.pending) if outcome.pending is not None else ()
+    yield from outcome.budgets
     yield from _slow_save(state, demand)
     yield f"computed at {state.pool}#{state.seq}; nothing was submitted"
 

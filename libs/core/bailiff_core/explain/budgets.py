@@ -6,6 +6,7 @@ from bailiff_core.budgets.effects import STOPPING, exhausted_of, lowest_class
 from bailiff_core.budgets.months import month_begins, month_of
 from bailiff_core.budgets.rows import rows_of
 from bailiff_core.budgets.text import left_ms, use_text
+from bailiff_core.budgets.use import hours_of, use_now
 from bailiff_core.humanize import cost_text, duration_text, gpus_text
 from bailiff_core.model.policy import GpuBudget
 from bailiff_core.model.project_tree import tree_of
@@ -49,12 +50,13 @@ def would_use(state: PoolState, job: Job) -> list[str]:
     found = []
     for row in rows_of(state, job) if gpus else ():
         left, limit = left_ms(state, row), job.demand.run_time_limit
+        of = f"{cost_text(left)} of {hours_of(row, use_now(state, row))} GPU-h left this month"
         if limit is None:
             lasts = duration_text(left * 1_000_000 // gpus // 1_000_000 * 1_000_000)
-            found.append(f"with {gpus_text(gpus)}, the {cost_text(left)} that the budget {row.name} has left last {lasts}")
+            follows = f"with {gpus_text(gpus)} they last {lasts}"
         else:
-            most = cost_text(gpus * limit // 1_000_000)
-            found.append(f"it would use at most {most} of the {cost_text(left)} that the budget {row.name} has left")
+            follows = f"it would use at most {cost_text(gpus * limit // 1_000_000)} of them"
+        found.append(f"the budget {row.name} has {of}: {follows}")
     return found
 
 

@@ -36,8 +36,8 @@ class Indices:
         left_for: By job, for which jobs it left (`Job.victims`), perhaps of none any more; None: not built yet.
         snapshot_bytes: By project, what the snapshots of its jobs hold (`model/snapshots.py`); None: not counted yet.
         forgotten: Number of entries deleted from the state's dicts since their last rebuild.
-        snapshot: Built, as `node_resources`, `timers`, `completion_order`, `project_tree`, `budget_rows` and `level_changes`, by the
-            module that asks for it, which checks the type.
+        snapshot: Built, as `node_resources`, `timers`, `completion_order`, `project_tree`, `budget_rows` and `level_changes`,
+            by the module that asks for it, which checks the type.
         actor: Actor of the record that was folded last.
         actor_verified: Whether the actor's name was verified.
         loss: The job of the newest `JobRequeued` or `JobShrunk`, its loss and GPUs (`model/work_lost`).

@@ -6,11 +6,13 @@ from typing import Literal
 from bailiff_core.admission import PERMITTED, Context, Rejected, admit
 from bailiff_core.decision_cycle import decide
 from bailiff_core.engine import LOGIC
+from bailiff_core.explain.budgets import would_use
 from bailiff_core.explain.dependencies import waits_for_text
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.state import PoolState
+from bailiff_core.permissions import Requester
 from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Decision
 from bailiff_core.victims.batch import compute_proposals
@@ -30,6 +32,7 @@ class WhatIfResult:
     Attributes:
         places: Nodes of the job's tasks, by index.
         ahead: Number of jobs ahead of it in the queue.
+        budgets: What it would use of its budgets, in sentences.
     """
 
     job: str
@@ -39,17 +42,23 @@ class WhatIfResult:
     decision: DecisionLine | None = None
     pending: PendingLine | None = None
     ahead: int = 0
+    budgets: tuple[str, ...] = ()
 
 
-def what_if(state: PoolState, demand: JobDemand, now: int) -> WhatIfResult:
-    """The result for a job submitted at `now`, µs. `state` is unchanged."""
+def what_if(state: PoolState, demand: JobDemand, now: int, sender: Requester = PERMITTED) -> WhatIfResult:
+    """The result for a job submitted at `now`, µs. `state` is unchanged.
+
+    Args:
+        sender: Whose job it would be; whether that user may submit it is not looked at.
+    """
     body = facts.SubmitJob(demand=demand, spec=JobSpec(command="true", runtime="simulated"))
-    found = admit(Context(state, PERMITTED, request(f"what if {demand.job}")), body)
+    found = admit(Context(state, dataclasses.replace(sender, permitted=True), request(f"what if {demand.job}")), body)
     if isinstance(found, Rejected):
         return WhatIfResult(demand.job, "rejected", found.text)
     trial = from_snapshot(to_snapshot(dataclasses.replace(state, cycle_open=False)))
     append_facts(trial, found, at=max(now, trial.now), close=False)
-    return _result_for(trial, demand.job, decide_until_stable(trial))
+    budgets = tuple(would_use(trial, trial.jobs[demand.job]))
+    return dataclasses.replace(_result_for(trial, demand.job, decide_until_stable(trial)), budgets=budgets)
 
 
 def decide_until_stable(state: PoolState) -> list[Decision]:

@@ -132,7 +132,7 @@ class RequestService:
             return await self._preview_policy(state, principal, parsed)
         fields: dict[str, Any] = {"kind": parsed.kind, "now": self._now()}
         if parsed.body is None:
-            fields |= self._job_fields(principal, parsed.yaml)
+            fields |= self._job_fields(principal, parsed.yaml, state)
             project = (await self.worker.run("job", fields, state))["project"]
             job = ""
         else:
@@ -206,8 +206,8 @@ class RequestService:
 
     async def plan(self, name: str, principal: Principal, yaml: str) -> dict[str, Any]:
         """What would happen to this job if it were submitted now."""
-        fields = {**self._job_fields(principal, yaml), "now": self._now()}
-        return await self.worker.run("plan", fields, self.followed(name).state)
+        state = self.followed(name).state
+        return await self.worker.run("plan", {**self._job_fields(principal, yaml, state), "now": self._now()}, state)
 
     async def limits(self, name: str, principal: Principal, project: str | None) -> list[str]:
         """The limits that are near, and the budgets that are used: for a job of this user in the project, or for all."""
@@ -220,9 +220,10 @@ class RequestService:
         open_jobs = limits_near(state, requester.actor, requester.verified, project)
         return [*open_jobs, *budgets_near(state, project), *await alarms.near_rates(state, self._now(), whose)]
 
-    def _job_fields(self, principal: Principal, yaml: str) -> dict[str, Any]:
+    def _job_fields(self, principal: Principal, yaml: str, state: PoolState) -> dict[str, Any]:
         """What the worker needs to read a job of this user."""
-        return {"yaml": yaml, "project": own_project(principal), "user": self.names.actor(principal)}
+        requester = _as_fields(self.names.requester(principal, state))
+        return {"yaml": yaml, "project": own_project(principal), "user": self.names.actor(principal), "requester": requester}
 
     async def plan_policy(self, name: str, principal: Principal, yaml: str, *, enforce: bool = False) -> dict[str, Any]:
         """What this policy would change now, also for the user."""
@@ -253,7 +254,7 @@ class RequestService:
             made_from, reason = parsed.expected_revision, parsed.reason
             return ApplyPolicy(policy=policy, enforce=parsed.enforce, expected_revision=made_from, reason=reason), "", ""
         assert parsed.kind == SUBMIT
-        found = await self.worker.run("job", self._job_fields(principal, parsed.yaml), state)
+        found = await self.worker.run("job", self._job_fields(principal, parsed.yaml, state), state)
         if found["job"] is None:
             raise invalid(*map(ErrorDetail.model_validate, found["errors"]))
         submit = SubmitJob.model_validate_json(found["job"])

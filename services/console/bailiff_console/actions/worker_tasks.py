@@ -90,7 +90,7 @@ def _plan(fields: Fields, state: PoolState) -> TaskResult:
     job, faults = _read(fields, state)
     if job is None:
         return {"errors": _error_rows(faults), "demand": "", "answer": None, "sentences": [], "job": "", "project": ""}
-    answer, sentences = live_plan.predict(at(state, fields["now"]), job.demand, fields["now"])
+    answer, sentences = live_plan.predict(at(state, fields["now"]), job.demand, fields["now"], _sender(fields))
     about = {"demand": demand_text(job.demand), "job": job.demand.job, "project": project_of(state, job.demand)}
     return {"errors": [], "answer": answer, "sentences": sentences, **about}
 
@@ -98,16 +98,20 @@ def _plan(fields: Fields, state: PoolState) -> TaskResult:
 def _preview(fields: Fields, state: PoolState) -> TaskResult:
     if fields["kind"] != SUBMIT:
         body = KINDS[fields["kind"]].model_validate_json(fields["body"])
-        requester = Requester(**fields["requester"])
+        requester = _sender(fields)
         return {**preview(state, requester, body, fields["now"]).to_data()}
     job, faults = _read(fields, state)
     if job is None:
         return {**Preview().to_data(), "errors": _error_rows(faults)}
-    return _submission(state, job, fields["now"])
+    return _submission(state, job, fields["now"], _sender(fields))
 
 
-def _submission(state: PoolState, job: SubmitJob, now: int) -> TaskResult:
-    answer, sentences = live_plan.predict(at(state, now), job.demand, now)
+def _sender(fields: Fields) -> Requester:
+    return Requester(**fields["requester"])
+
+
+def _submission(state: PoolState, job: SubmitJob, now: int, sender: Requester) -> TaskResult:
+    answer, sentences = live_plan.predict(at(state, now), job.demand, now, sender)
     victims = answer["decision"]["victims"] if answer["decision"] is not None else []
     rejected = [answer["reason"]] if answer["outcome"] == "rejected" else []
     result: TaskResult = {**Preview([] if rejected else sentences, errors=rejected).to_data()}
