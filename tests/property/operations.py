@@ -21,8 +21,8 @@ from bailiff_core.victims.batch import SOLVERS
 from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.knapsack import Knapsack
 from bailiff_core.victims.permitted_sets import PermittedSets
+from bailiff_core.victims.price_bounds import Shortlist
 from bailiff_core.victims.search import GeneralSearch
-from bailiff_core.victims.shortlist import Shortlist
 
 FILE = Path(__file__).with_name("operations.json")
 SPARSE = ((4, 4), (2, 6), (1, 3, 4))

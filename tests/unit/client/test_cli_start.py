@@ -119,6 +119,16 @@ def test_list_in_a_pipe_loads_these_packages_and_no_other(api: str, needs: set[s
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "module", ["bailiff.tables.nodes", "bailiff.explain.question", "bailiff.cli.submission", "bailiff_log.signatures"]
+)
+def test_commands_that_search_no_victims_load_no_arrays(module: str) -> None:
+    """`nodes`, `explain`, `describe` and `submit`: numpy is loaded by the first search, and by services at their start."""
+    code = f"import json, sys, {module}, bailiff_core.explain.budgets; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    assert among(loaded(code), ("numpy",)) == []
+
+
+@pytest.mark.slow
 def test_list_builds_no_validator_of_a_document_that_it_has_not_read() -> None:
     assert loaded(BUILT) == []
 

@@ -16,8 +16,9 @@ from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import SelectionBatch, candidates, heterogeneous_gangs, select_victims, shortlist
 from bailiff_core.victims.heterogeneous_gangs import HeterogeneousGangSolver, _fits_only_where, _infeasible_in_total
+from bailiff_core.victims.price_bounds import Shortlist
 from bailiff_core.victims.search import GeneralSolver
-from bailiff_core.victims.shortlist import Shortlist, ShortlistSolver, _costs_at_most, search_shortlist
+from bailiff_core.victims.shortlist import ShortlistSolver, _costs_at_most, search_shortlist
 
 # --- searches on large pools: which gangs they are for, what they prove by counting, and when all jobs are searched instead
 

@@ -12,11 +12,11 @@ from bailiff_core.model.snapshot_offer import SnapshotOffer
 from bailiff_core.placement import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import SelectionBatch, select_victims, shortlist
+from bailiff_core.victims import SelectionBatch, price_bounds, select_victims
 from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.knapsack import Knapsack
 from bailiff_core.victims.objective import EvictionCost
-from bailiff_core.victims.shortlist import Shortlist, _LevelColumns
+from bailiff_core.victims.price_bounds import Shortlist, _LevelColumns
 
 # --- the lowest price of a node that the shortlist leaves out: never above that of the cheapest victims on it
 
@@ -138,7 +138,7 @@ def test_reserved_gpus_are_gained_without_a_loss(reserved: int) -> None:
 def test_where_a_price_has_too_many_digits_its_loss_is_rounded_down_and_no_lower_level_counts(
     monkeypatch: pytest.MonkeyPatch, minutes: int
 ) -> None:
-    monkeypatch.setattr(shortlist, "IMPOSSIBLE", 1 << 16)
+    monkeypatch.setattr(price_bounds, "IMPOSSIBLE", 1 << 16)
     sketch = Sketch(a=2)
     sketch.running("low", "a", range(2), priority=10, age=minutes * MINUTE + 7_000)
     snapshot = current_snapshot(sketch.state)
@@ -158,7 +158,7 @@ def test_where_a_price_has_too_many_digits_its_loss_is_rounded_down_and_no_lower
 def test_a_loss_is_rounded_no_more_than_prices_below_that_of_an_impossible_gain_need(
     monkeypatch: pytest.MonkeyPatch, gpus: int, lost: int
 ) -> None:
-    monkeypatch.setattr(shortlist, "IMPOSSIBLE", 1 << 16)
+    monkeypatch.setattr(price_bounds, "IMPOSSIBLE", 1 << 16)
     sketch = Sketch(a=gpus)
     sketch.running("low", "a", range(gpus), priority=10, age=1000 * lost - sketch.state.rules.preemption.restart_cost)
     snapshot = current_snapshot(sketch.state)

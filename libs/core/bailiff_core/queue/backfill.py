@@ -19,8 +19,7 @@ from bailiff_core.placement.packing import ANYWHERE, has_capacity
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of_unit
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
-from bailiff_core.scheduling_snapshot.completion_forecast import NO_COMPLETION, End, in_order_of_end, known_end
-from bailiff_core.scheduling_snapshot.completion_order import ASSUMED_EVICTED
+from bailiff_core.scheduling_snapshot.completion_order import ASSUMED_EVICTED, NO_COMPLETION, End, in_order_of_end, known_end
 
 from .head import BackfilledVictims
 

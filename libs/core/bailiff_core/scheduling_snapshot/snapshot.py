@@ -3,14 +3,20 @@
 It is cached in `state.indices.snapshot` and updated incrementally with what the fold changed; it is not rebuilt.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from bailiff_core.model.state import PoolState
-from bailiff_core.placement.allocation_index import AllocationIndex
 from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.placement.equivalence_classes import EquivalenceClasses
 from bailiff_core.quota.resource_snapshot import ResourceSnapshot
 from bailiff_core.quota.usage import Usage
 
-from .completion_forecast import CompletionForecast
+if TYPE_CHECKING:
+    from bailiff_core.placement.allocation_index import AllocationIndex
+
+    from .completion_forecast import CompletionForecast
 
 CHANGES_KEPT = 10_000
 
@@ -45,6 +51,8 @@ class SchedulingSnapshot(ResourceSnapshot):
     def allocation_index(self) -> AllocationIndex:
         """Allocations by node and priority, without trials; updated when read."""
         if self._allocation_index is None:
+            from bailiff_core.placement.allocation_index import AllocationIndex  # loads numpy, which commands need seldom
+
             self._allocation_index = AllocationIndex.of_pool(self.state)
         elif self._stale_in_index:
             self._allocation_index.refresh(self.state, self._stale_in_index)
@@ -55,6 +63,8 @@ class SchedulingSnapshot(ResourceSnapshot):
     def completion_forecast(self) -> CompletionForecast:
         """Expected completions of the running jobs; updated when read. Must be read while the snapshot contains no trial."""
         if self._completion_forecast is None:
+            from .completion_forecast import CompletionForecast  # as above
+
             self._completion_forecast = CompletionForecast(self.state, self.cluster)
         else:
             self._completion_forecast.refresh(self._stale_jobs, self._stale_nodes)

@@ -17,7 +17,7 @@ from bailiff_core.placement.topology_parts import has_topology_constraints
 from .branch_and_bound import reprieve_all, reprieve_order
 from .candidates import CandidateIndex, Candidates, EvictionChain, EvictionStep
 from .fit_oracle import PlacementOracle
-from .shortlist import MIN_ACTIVE_JOBS, Shortlist, search_shortlist
+from .shortlist import MIN_ACTIVE_JOBS, search_shortlist
 from .trial import Problem, Solution, Trial
 
 PLACEMENT_STEPS = 10_000
@@ -74,6 +74,8 @@ def _infeasible_in_total(problem: Problem) -> Solution | None:
     Counted in tasks of one type: a task of another type that fits only on nodes where this type fits counts as the quotient of
     the GPUs of both, rounded down.
     """
+    from .price_bounds import Shortlist  # as in `search_shortlist`
+
     snapshot, unit, action = problem.trial.snapshot, problem.unit, problem.trial.action
     groups = problem.index.groups(action, unit.job)
     counts = {need: len(indices) for need, indices in requirements_of_unit(unit).items()}

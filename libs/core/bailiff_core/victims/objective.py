@@ -16,7 +16,7 @@ A gang with a reservation that has not started costs only its reservation: it is
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from bailiff_core.model.gpu_shares import share_of, shares_devices
 from bailiff_core.model.placement_ranges import bits
@@ -24,9 +24,11 @@ from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import Unit, allocated_tasks, restarts_to_shrink, stopped_tasks
 from bailiff_core.model.work_lost import counted_cpu_milli, counted_gpu_milli, ends_for_good, lost_gpu_ms, restart_is_measured
-from bailiff_core.placement.allocation_index import AllocationIndex
 from bailiff_core.placement.equivalence_classes import EquivalenceClasses
 from bailiff_core.placement.gang import GangPlacement
+
+if TYPE_CHECKING:
+    from bailiff_core.placement.allocation_index import AllocationIndex
 
 MAX_CLASSES = 64
 
@@ -115,7 +117,7 @@ class CostScale:
 
     @classmethod
     def of(
-        cls, rules: PreemptionRules, allocation_index: AllocationIndex, equivalence_classes: EquivalenceClasses
+        cls, rules: PreemptionRules, allocation_index: "AllocationIndex", equivalence_classes: EquivalenceClasses
     ) -> "CostScale":
         """A scale for victim sets among these jobs."""
         tasks, count = allocation_index.tasks, len(allocation_index.of)
