@@ -30,7 +30,17 @@ def test_a_policy_made_from_an_older_one_is_refused(story):
     story.apply_policy(rules())
     reason = refused(story, ApplyPolicy(policy=rules(), expected_revision=made_from), "policy-changed")
     assert f"the policy in force is #{story.state.policy_revision}, this one is based on #{made_from}" in reason
-    assert isinstance(ask(story, ApplyPolicy(policy=rules(), expected_revision=story.state.policy_revision)), list)
+    assert isinstance(ask(story, ApplyPolicy(policy=rules("vision"), expected_revision=story.state.policy_revision)), list)
+
+
+def test_a_policy_that_is_in_force_is_not_applied_again(story):
+    """Also where it was made from an older one: another operator has applied the same."""
+    made_from = story.state.policy_revision
+    story.apply_policy(rules().complete())
+    for revision in (None, made_from, story.state.policy_revision):
+        reason = refused(story, ApplyPolicy(policy=rules(), expected_revision=revision), "already-in-force")
+        assert reason == f"this policy is in force already, since #{story.state.policy_revision}"
+    assert isinstance(ask(story, ApplyPolicy(policy=rules(), enforce=True)), list)
 
 
 def test_a_policy_is_enforced_only_where_that_is_asked_for(story):

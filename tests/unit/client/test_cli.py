@@ -470,6 +470,29 @@ def test_a_shown_policy_can_be_edited_and_applied(bailiff: Run, log_writer: LogW
     assert log_writer.state.rules.retention == before.retention
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_policy_in_force_is_unchanged_also_where_another_has_applied_it_just_now(
+    bailiff: Run, log_writer: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(bailiff("policy", "show", "-o", "yaml").output.replace("grace: 150s", "grace: 45s"))
+    assert bailiff("policy", "apply", str(file)).exit_code == ExitCode.DONE
+    since, head = log_writer.state.policy_revision, log_writer.state.seq
+    if at_once:  # it had read the log before the other's record
+        monkeypatch.setattr("bailiff.policy.apply.in_force", lambda *_: None)
+    again = bailiff("policy", "apply", str(file))
+    assert (again.exit_code, again.output) == (ExitCode.DONE, f"unchanged: policy in force since pool-a#{since}\n")
+    assert log_writer.state.policy_revision == since
+    assert (log_writer.state.seq > head) is at_once  # the rejection is on record
+
+
+def test_a_project_that_stays_as_it_is_is_unchanged(bailiff: Run, log_writer: LogWriter) -> None:
+    assert bailiff("project", "create", "vision", "--gpus", "4").exit_code == ExitCode.DONE
+    head = log_writer.state.seq
+    assert bailiff("project", "update", "vision", "--gpus", "4").output.startswith("project vision unchanged")
+    assert log_writer.state.seq == head
+
+
 def test_the_whole_policy_is_shown(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     data = log_writer.state.rules.model_dump(mode="json")
     data |= {

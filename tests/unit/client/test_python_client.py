@@ -216,6 +216,7 @@ def test_what_happened_and_why(use: Callable[..., None]) -> None:
         assert b.policy.diff(policy) == []
         assert [each.partition(":")[0] for each in b.policy.diff({**document, "backfill": "greedy"})] == ["backfill"]
         applied = b.policy.apply(policy)
+        assert b.policy.apply(policy) == applied  # unchanged
         assert b.policy.get().seq == applied.seq
         others = {**policy.document, "identity": {"keys": {"a" * 43: "bob"}, "operators": ["bob"]}}
         with pytest.raises(bailiff.InvalidRequest, match="You could no longer send the requests of operators"):

@@ -11,7 +11,7 @@ from bailiff.client.errors import InvalidRequest
 from bailiff.pool_results import Policy
 from bailiff.results import Accepted
 
-from .access import Access
+from .access import Access, translated
 
 if TYPE_CHECKING:
     from bailiff_core.model.policy import Policy as PolicyDocument
@@ -55,7 +55,8 @@ class PolicyOfPool:
     ) -> Accepted:
         """Applies a policy.
 
-        A `Policy` from `get` is rejected if another one is in force by now, so that no change is overwritten.
+        A `Policy` from `get` is rejected if another one is in force by now, so that no change is overwritten. One that is in
+        force already is not recorded again: the result is the record since which it is.
 
         Args:
             enforce: Evict jobs that it does not admit.
@@ -65,11 +66,18 @@ class PolicyOfPool:
         Raises:
             InvalidRequest: It is invalid, or you would lose permissions.
         """
+        from bailiff.policy.apply import apply_policy
         from bailiff_core.records.pool_requests import ApplyPolicy
 
         based_on = policy.seq if isinstance(policy, Policy) else None
         body = ApplyPolicy(policy=document_of(policy), enforce=enforce, expected_revision=based_on, reason=reason)
-        return await self._access.request(await self._access.pool(pool), body, lose_permissions=lose_permissions)
+        name = await self._access.pool(pool)
+
+        async def send() -> int:
+            return (await self._access.request(name, body, lose_permissions=lose_permissions)).seq
+
+        with translated():
+            return Accepted(name, (await apply_policy(self._access.client, name, body, send)).seq)
 
     async def revoke_key(
         self, key: str, *, reason: str = "", pool: str | None = None, lose_permissions: bool = False

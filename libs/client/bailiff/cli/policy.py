@@ -89,7 +89,7 @@ async def apply(
     reason: Annotated[str, typer.Option(help="Recorded in the audit log.")] = "",
     yes: Yes = False,
 ) -> None:
-    """Apply a policy file. Running jobs are not evicted, except with --enforce.
+    """Apply a policy file. Running jobs are not evicted, except with --enforce. If it is in force already, nothing is recorded.
 
     Jobs that would become evictable, or would be evicted now, are shown first, and confirmed; so is what you yourself could no
     longer do, as when the file lacks your key.
@@ -97,6 +97,7 @@ async def apply(
     A file written by `policy show -o yaml` contains the revision that it was made from. If another policy is in force now, it is
     rejected, so that no change is overwritten.
     """
+    from bailiff.policy.apply import apply_policy
     from bailiff.policy.policy_diff import changes
     from bailiff.policy.policy_files import read_policy
     from bailiff_core.records.pool_requests import ApplyPolicy
@@ -108,10 +109,21 @@ async def apply(
         confirm_effects(session, client, projection.state, policy, "policy apply", enforce=enforce, yes=yes)
         before = projection.state.policy
         body = ApplyPolicy(policy=policy, enforce=enforce, expected_revision=made_from, reason=reason)
-        outcome = await require_accepted(client, await client.request(projection.pool, body))
-        changed = changes(before, policy) if before is not None else []
-        summary = f"policy in force since {projection.pool}#{outcome.seq}" + ("" if changed else "; no field changed")
-        result = {"pool": projection.pool, "seq": outcome.seq, "changes": changed, "enforce": enforce}
+
+        async def send() -> int:
+            return (await require_accepted(client, await client.request(projection.pool, body))).seq
+
+        applied = await apply_policy(client, projection.pool, body, send)
+        changed = changes(before, policy) if before is not None and not applied.unchanged else []
+        unchanged = "unchanged: " if applied.unchanged else ""
+        summary = f"{unchanged}policy in force since {projection.pool}#{applied.seq}"
+        result = {
+            "pool": projection.pool,
+            "seq": applied.seq,
+            "unchanged": applied.unchanged,
+            "changes": changed,
+            "enforce": enforce,
+        }
         session.show(result, lambda: "\n".join([summary, *(f"  {line}" for line in changed)]))
 
 

@@ -152,7 +152,7 @@ async def _change(
         confirm_effects(session, client, state, change(state.rules, state), f"project {project}", yes=yes)
         outcome, before, after = await apply_changed(client, session.pool, change, reason)
         pool = (await client.pool(session.pool)).name
-        text_lines = [f"project {project} {done}  ({pool}#{outcome.seq})"]
+        text_lines = [f"project {project} {'unchanged' if after == before else done}  ({pool}#{outcome.seq})"]
         if before.scope != after.scope:
             scope_text = "jobs of their own project only" if after.scope == "project" else "jobs of the whole pool"
             text_lines.append(
@@ -167,6 +167,9 @@ async def apply_changed(
     client: Client, pool: str | None, change: Callable[[Policy, PoolState], Policy], reason: str = ""
 ) -> tuple[Outcome, Policy, Policy]:
     """Applies the policy in force with a change; retries on the newest policy if another one was applied meanwhile."""
+    from bailiff.client.client import Outcome
+    from bailiff.policy.apply import ALREADY
+    from bailiff_core.admission.pool import in_force
     from bailiff_core.records.pool_requests import ApplyPolicy
 
     for left in reversed(range(TRIES)):
@@ -174,9 +177,11 @@ async def apply_changed(
         before = projection.state.rules
         after = change(before, projection.state)
         body = ApplyPolicy(policy=after, expected_revision=projection.state.policy_revision, reason=reason)
+        if in_force(projection.state, body) is not None:
+            return Outcome(True, projection.state.policy_revision), before, after
         sent = await client.request(projection.pool, body)
         outcome = await client.outcome_of(sent, ANSWER_WITHIN)
-        if outcome is None or outcome.code != "policy-changed" or not left:
+        if outcome is None or outcome.code not in ("policy-changed", ALREADY) or not left:
             break
     return await require_accepted(client, sent), before, after
 

@@ -1,7 +1,7 @@
 """Admits policies, and the loss of records."""
 
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.state import ENDED
+from bailiff_core.model.state import ENDED, PoolState
 from bailiff_core.permissions import operators_with_keys
 from bailiff_core.records.facts import AcceptTruncation, ApplyPolicy, PolicyApplied
 from bailiff_core.records.payload import Fact
@@ -14,6 +14,9 @@ from .rejected import Rejected
 def apply_policy(context: Context, body: ApplyPolicy) -> Fact | Rejected:
     """One that has what jobs use, and that can be changed again."""
     state, policy = context.state, body.policy
+    why = in_force(state, body)
+    if why is not None:
+        return Rejected("already-in-force", why)
     if body.expected_revision is not None and body.expected_revision != state.policy_revision:
         return Rejected(
             "policy-changed",
@@ -38,6 +41,13 @@ def apply_policy(context: Context, body: ApplyPolicy) -> Fact | Rejected:
         return Rejected("not-supported", missing)
     applied = PolicyApplied(policy=policy.complete(), request=context.request, enforce=body.enforce)
     return applied.model_copy(update={"reason": body.reason}) if body.reason else applied
+
+
+def in_force(state: PoolState, body: ApplyPolicy) -> str | None:
+    """Why applying the policy would change nothing; None: it would, as does enforcing it once more."""
+    if body.enforce or state.policy != body.policy.complete():
+        return None
+    return f"this policy is in force already, since #{state.policy_revision}"
 
 
 def unsupported_policy(policy: Policy, *, unsigned: bool) -> str | None:

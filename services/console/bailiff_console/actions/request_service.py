@@ -12,10 +12,12 @@ from bailiff.client.client import Client, Outcome
 from bailiff.client.job_again import document_again
 from bailiff.client.job_spec import ends_of_copies, spec_copy
 from bailiff.client.requester import lost_by
+from bailiff.policy.apply import ALREADY
 from bailiff.render.serializers.policy import policy_in_force
 from bailiff_console.auth.permissions import ACTIONS, OF_NODES, denied, logs_denied
 from bailiff_console.auth.principal import Principal
 from bailiff_console.auth.requester import RequesterNames
+from bailiff_core.admission.pool import in_force
 from bailiff_core.explain.budgets import budgets_near
 from bailiff_core.explain.open_job_limits import limits_near, near_limits
 from bailiff_core.fold.log import request_key
@@ -101,6 +103,8 @@ class RequestService:
         actor = self.names.actor(principal)
         body = body.model_copy(update={"vouched_by": self.names.sign_in(principal)})
         outcome = self._known_outcome(followed.state, id, actor, self._client.content_digest(name, body, id, actor))
+        if outcome is None and isinstance(body, ApplyPolicy) and (why := in_force(followed.state, body)) is not None:
+            outcome = Outcome(False, followed.state.policy_revision, ALREADY, why)  # nothing is recorded
         if outcome is None:
             owner, sending = (
                 self._client.owner_of_ids(followed.state, actor),

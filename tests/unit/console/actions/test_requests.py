@@ -218,7 +218,13 @@ async def test_a_policy_is_previewed_and_applied_by_an_operator_as_the_command_d
         # another policy is in force now: neither previewed as possible nor accepted
         stale = await request_service.posted("preview", **asked)
         assert "another policy" in stale["errors"][0]["detail"]
-        assert (await request_service.posted("requests", **asked))["code"] == "policy-changed"
+        # it is in force already, also for another operator who has just asked for the same: nothing is sent
+        again = await request_service.posted("requests", **asked)
+        assert (again["code"], again["accepted"], again["seq"]) == ("already-in-force", False, answer["seq"])
+        assert len(published(request_service)) == 1
+        assert (await request_service.posted("requests", **asked, id="apply-1"))["accepted"] is True  # a retry
+        other = {**asked, "yaml": text.replace("151s", "152s")}
+        assert (await request_service.posted("requests", **other))["code"] == "policy-changed"
         # what is no policy is not published
         for body in ({**asked, "yaml": "priority_classes: 7"}, {**asked, "expected_revision": "1"}, {**asked, "enforce": "no"}):
             await request_service.refused(400, "requests", **body)
