@@ -432,6 +432,7 @@ def test_the_output_of_a_job_is_harmless_for_a_terminal(printed: str, shown: str
 def test_nodes_show_allocations_and_reservations(bailiff: Run) -> None:
     found = " ".join(bailiff("nodes").output.split())
     assert "train-8 releasing, then serve-2 [0-3]; serve-2 reserved [4-7]" in found
+    assert "No node can save a running program (checkpoint: snapshot): no CRIU was found; to install it: docs/how-to/" in found
     wide = bailiff("nodes", "-o", "wide").output
     assert ["0", "GPU-gpu-01-0", "H100-80GB", "80GiB", "releasing", "train-8/0", "serve-2"] in cells(wide)
 

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from rich.console import Console
 from tests.kits.log_builder import MINUTE, SECOND, Story, digest, policy
 
 from bailiff.client.live_plan import predict
 from bailiff.doctor.checks import snapshot_checks
-from bailiff.render.serializers.nodes import node_rows
+from bailiff.render.serializers.nodes import ListedNode, NodeRow, node_rows
+from bailiff.tables.nodes import listed_table
 from bailiff_admission.pending_commands import start_command
 from bailiff_admission.request_handlers.reports import facts_of_report
 from bailiff_bus.messages.commands import Evict, SaveTasks, SnapshotRef
@@ -411,6 +413,14 @@ def test_a_grace_too_short_to_save_is_told_by_the_plan(gib: int, is_told: bool) 
     assert any("its grace of 2m30s may be too short for a snapshot" in each for each in sentences) == is_told, sentences
 
 
+def listed(*rows: NodeRow) -> str:
+    """What `bailiff nodes` prints."""
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(listed_table([ListedNode(**row, left_folders=0, left_example="") for row in rows]))
+    return capture.get()
+
+
 def test_nodes_that_cannot_save_are_counted_and_named_where_jobs_ask_for_it() -> None:
     story = Story()
     node(story, "n1", offer())
@@ -423,7 +433,10 @@ def test_nodes_that_cannot_save_are_counted_and_named_where_jobs_ask_for_it() ->
     assert "CONFIG_CHECKPOINT_RESTORE" in found["found"]
     samples = {labels: value for metric, labels, value in pool_samples(story.state) if metric.name == "bailiff_snapshot_drivers"}
     assert samples == {("criu", "works"): 1, ("criu", "fails"): 1}
-    row, _ = node_rows(story.state)
+    row, other = node_rows(story.state)
+    told = "No node can save a running program"
+    assert told not in listed(row, other)
+    assert f"{told} (checkpoint: snapshot): the kernel has no CONFIG_CHECKPOINT_RESTORE; to install it: " in listed(other)
     assert row["snapshots"] == [{"driver": "criu", "version": "4.2", "why_not": "", "bytes_per_s": 10**9}]
 
 

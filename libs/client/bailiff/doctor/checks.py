@@ -19,6 +19,7 @@ from bailiff.client.errors import ClientError, as_client_error
 from bailiff.client.rejections import PoolAlarms, Rejection, all_rejections
 from bailiff.client.settings import ClientSettings
 from bailiff.policy.policy_findings import all_findings
+from bailiff.render.serializers.nodes import CRIU_PAGE, NO_CRIU
 from bailiff_bus import topics
 from bailiff_bus.grants import PRINCIPALS, principal_of
 from bailiff_bus.kafka_settings import KafkaSettings
@@ -330,11 +331,16 @@ def snapshot_checks(state: PoolState) -> list[Check]:
     if not asking or not unable:
         return []
     reasons = dict.fromkeys(offer.why_not for node in unable for offer in node.snapshots)
-    why = "; ".join(reasons) or "no driver is installed"
+    why = "; ".join(reasons) or NO_CRIU
     names = first_names([node.name for node in unable])
     summary = f"{names} cannot save the {count_text(asking, 'job')} that nodes are to save: {why}"
     return [
-        finding(f"snapshots {state.pool}", "warn", summary, "install CRIU there, or choose nodes that have it for these jobs")
+        finding(
+            f"snapshots {state.pool}",
+            "warn",
+            summary,
+            f"install CRIU there, or choose nodes that have it for these jobs: {CRIU_PAGE}",
+        )
     ]
 
 

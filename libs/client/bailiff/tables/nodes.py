@@ -7,7 +7,7 @@ from rich.text import Text
 
 from bailiff.client.enrolments import Enrolment, enrolment_text
 from bailiff.render.plain_text import plain
-from bailiff.render.serializers.nodes import DrainRow, ListedNode, NodeRow, SnapshotRow
+from bailiff.render.serializers.nodes import CRIU_PAGE, NO_CRIU, DrainRow, ListedNode, NodeRow, SnapshotRow
 from bailiff.render.serializers.victims import AffectedView
 from bailiff_core.humanize import cost_text, count_text, memory_text, thousandths_text, user_text
 from bailiff_core.model.placement_ranges import ranges
@@ -115,7 +115,16 @@ def listed_table(rows: Sequence[ListedNode], *, wide: bool = False) -> Renderabl
         for row in rows
         if row["left_folders"]
     ]
-    return Group(nodes_table(rows, wide=wide), *left)
+    return Group(nodes_table(rows, wide=wide), *left, *_unsaved(rows))
+
+
+def _unsaved(rows: Sequence[ListedNode]) -> list[Text]:
+    """A line where no node can save a running program, with the reason."""
+    offers = [each for row in rows for each in row["snapshots"]]
+    if not rows or not all(each["why_not"] for each in offers):
+        return []
+    why = "; ".join(dict.fromkeys(plain(each["why_not"]) for each in offers)) or NO_CRIU
+    return [Text(f"No node can save a running program (checkpoint: snapshot): {why}; to install it: {CRIU_PAGE}", "dim")]
 
 
 def troubles_table(rows: Sequence[NodeRow]) -> RenderableType:

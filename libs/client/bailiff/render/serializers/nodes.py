@@ -17,6 +17,9 @@ from .times import moment
 
 DeviceStateWord = Literal["free", "shared", "allocated", "releasing", "reserved", "unhealthy", "quarantined"]
 
+NO_CRIU = "no CRIU was found"
+CRIU_PAGE = "docs/how-to/keep-work-without-code.md#on-the-nodes"
+
 
 class DeviceRow(TypedDict):
     """One GPU or MIG device.
