@@ -24,21 +24,25 @@ from bailiff.audit.verify_derived import derived
 from bailiff.client import accounting
 from bailiff.client.errors import ExitCode
 from bailiff_core.fold import apply
+from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.resource_vector import UNLIMITED
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import decode, facts
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
+from bailiff_core.views import budget_views
 from bailiff_log.accounting_rows import ACCOUNTING_TABLES, borrowed_of, usage_of
 
 POOL = "/pools/pool-a/accounting"
+MONTH_REPORT = "/pools/pool-a/month"
 QUOTAS = [{"name": "blue", "quota": {"gpus": 6}}, {"name": "red", "quota": {"gpus": 2}}]
 FIGURES = ("used", "borrowed", "lost", "lost_other", "restart", "waiting", "preemptions")
 
 
 def three_days() -> Story:
     """red borrows two GPUs, is preempted by blue and resumes; a class changes; a job is paused; one is running at the end."""
-    story = Story(policy(projects=QUOTAS, preemption={"scope": "pool"}), pool="pool-a")
+    budgets = [{"name": "red", "project": "red", "gpu_hours": 1000}, {"name": "ada", "user": "ada", "gpu_hours": 100}]
+    story = Story(policy(projects=QUOTAS, preemption={"scope": "pool"}, budgets=budgets), pool="pool-a")
     story.node("n1", gpus=8)
     story.runs("red-1", gpus=2, project="red", user="ada", cls="train", after=20 * HOUR)
     story.runs("red-2", gpus=2, project="red", user="bob", cls="train", after=HOUR)
@@ -233,7 +237,19 @@ async def test_gpu_hours_by_anything_agree_with_each_other_and_with_the_log(
         assert blue_3["waiting"] == pytest.approx(4, abs=0.1)
         assert blue_3["used"] == 0
 
-        keys = ("user", "project", "priority_class", "job", "preemptor", "preemptor_project", "minute", "hour", "day", "month")
+        keys = (
+            "user",
+            "project",
+            "priority_class",
+            "job",
+            "gpu_model",
+            "preemptor",
+            "preemptor_project",
+            "minute",
+            "hour",
+            "day",
+            "month",
+        )
         for chosen in (*((key,) for key in keys if key != "minute"), ("user", "day"), ("project", "priority_class", "hour"), ()):
             other = await api.get(POOL, by=list(chosen), **whole)
             assert other["totals"] == by_job["totals"], chosen
@@ -342,7 +358,12 @@ def test_a_name_that_a_spreadsheet_would_compute_is_written_as_text() -> None:
 
 
 async def _altered(database: str) -> None:
-    for table, column in (("job_usage", "used_gpu_milli"), ("lost_work", "work_gpu_ms"), ("gpu_capacity", "gpu_milli")):
+    for table, column in (
+        ("job_usage", "used_gpu_milli"),
+        ("lost_work", "work_gpu_ms"),
+        ("gpu_capacity", "gpu_milli"),
+        ("budget_usage", "topped_up"),
+    ):
         which = f"ctid = (SELECT min(ctid) FROM {table})"
         await query(database, f"UPDATE {table} SET {column} = {column} + 1 WHERE {which}")
     found = (await derived(database, None)).differences
@@ -368,4 +389,97 @@ async def test_rows_of_a_job_continue_when_the_auditor_restarts(database: str, t
                 return await stored_upto(auditor, database, upto - 1)
 
             await auditor.until("accounting is stored", stored)
+    assert (await derived(database, None)).differences == []
+
+
+async def test_the_report_of_a_month_says_budget_use_and_what_was_lost_to_whom(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the end of a month, with a top-up, a transfer, and a budget that is of other jobs from a policy on."""
+    tree = [{"name": "lab"}, {"name": "red", "parent": "lab", "quota": {"gpus": 2}}, {"name": "blue", "quota": {"gpus": 6}}]
+    rows = [
+        {"name": "lab", "project": "lab", "gpu_hours": 500},
+        {"name": "train", "project": "red", "priority_class": "train", "gpu_hours": 100},
+        {"name": "late", "user": "ada", "gpu_hours": 10},
+    ]
+    rules = {"projects": tree, "preemption": {"scope": "pool"}}
+    story = Story(policy(**rules, budgets=rows), pool="pool-a")
+    story.node("n1", gpus=4, model="h100")
+    story.node("n2", gpus=4, model="a100")
+    story.wait(28 * DAY)
+    on_h100, on_a100 = (TaskGroup(gpu_milli=4000, gpu_models=(model,)) for model in ("h100", "a100"))
+    story.runs("red-1", on_h100, project="red", user="ada", cls="train")
+    story.runs("red-2", on_a100, project="red", user="bob", cls="train")
+    story.cycle(facts.BudgetToppedUp(request=story.request(), budget="lab", gpu_hours=100, reason="paper"), after=HOUR)
+    story.cycle(facts.BudgetTransferred(request=story.request(), budget="lab", to="train", gpu_hours=7, reason="x"), after=HOUR)
+    story.submit("blue-1", on_h100, project="blue", user="eve", cls="inference", after=HOUR)
+    story.propose(after=MINUTE)
+    assert [each.job for each in story.expect("PreemptionDecided").victims] == ["red-1"]
+    story.begin("red-1")
+    story.yields("red-1", after=MINUTE)
+    story.started("blue-1")
+    story.apply_policy(policy(**rules, budgets=[*rows[:2], {**rows[2], "user": "bob"}]))
+    views = {}
+    for _ in range(2):  # in January, and in February, in which nothing happens before
+        story.cycle(facts.ClockAdvanced(), after=2 * DAY)
+        views[budget_views(story.state)[0]["month"]] = budget_views(story.state)
+    async with archived(database, tmp_path, story) as api:
+        (january, february) = [await api.get(MONTH_REPORT, month=month) for month in ("2026-01", "2026-02")]
+        for report, expected in ((january, views["2026-01"]), (february, views["2026-02"])):
+            names = (
+                "budget",
+                "project",
+                "user",
+                "priority_class",
+                "policy_hours",
+                "topped_up_hours",
+                "transferred_hours",
+                "hours",
+            )
+            found = {row["budget"]: row for row in report["budgets"]}
+            assert list(found) == sorted(view["budget"] for view in expected)
+            for view in expected:
+                row = found[view["budget"]]
+                assert {name: row[name] for name in names} == {name: view[name] for name in names}  # type: ignore[literal-required]
+        used = {row["budget"]: row["used"] for row in february["budgets"]}
+        for view in views["2026-02"]:
+            assert used[view["budget"]] == pytest.approx(view["used_hours"], abs=1e-4), "until the newest record"
+            assert {row["budget"]: row["level"] for row in february["budgets"]}[view["budget"]] == view["level"]
+        lab, late, train = january["budgets"]
+        assert (lab["topped_up_hours"], lab["transferred_hours"], train["hours"]) == (100, -7, 107)
+        assert (late["user"], late["lost"]) == ("bob", 0), "what it counted for ada is no part of it"
+        window = {"from": january["from"], "to": january["to"]}
+        counted = await api.get(POOL, by="project", project=["red"], **window)
+        assert lab["used"] == pytest.approx(counted["totals"]["used"], abs=1e-5)
+        (lost_to,) = lab["lost_to"]
+        assert lost_to == {"project": "blue", "lost": lab["lost"], "restart": lab["restart"], "preemptions": 1}
+        assert (lab["lost"], lab["restart"]) == (
+            pytest.approx(counted["totals"]["lost"]),
+            pytest.approx(counted["totals"]["restart"]),
+        )
+        assert lab["lost"] > 0 < lab["restart"]
+        assert {row["project"]: row["preemptions"] for row in january["projects"]} == {"red": 1, "blue": 0}
+        assert (february["budgets"][0]["topped_up_hours"], february["budgets"][0]["lost_to"]) == (0, [])
+
+        by_model = {row["gpu_model"]: row for row in (await api.get(POOL, by="gpu_model", **window))["rows"]}
+        assert {model: row["preemptions"] for model, row in by_model.items()} == {None: 0, "a100": 0, "h100": 1}
+        ran = parsed(january["to"]) - EPOCH_START - int(story.job("red-2").last_start or 0) * MICROSECOND
+        assert by_model["a100"]["used"] == pytest.approx(4 * ran.total_seconds() / 3600, abs=0.01)
+        assert (by_model[None]["used"], by_model["h100"]["lost"]) == (0, lab["lost"])
+
+        for month in ("2026-13", "2026", "26-01", "0000-01", "9999-12", "2026-01-01", "x" * 250):
+            assert (await api.refused(400, MONTH_REPORT, month=month))["errors"][0]["location"] == "month"
+        monkeypatch.setenv("BAILIFF_API", api.service.address)
+        monkeypatch.setenv("BAILIFF_API_TOKEN", TOKEN)
+        run = command_on(lambda: None, monkeypatch, str(tmp_path / "cli"))  # type: ignore[arg-type,return-value]
+        printed = (await asyncio.to_thread(run, "accounting", "--month", "2026-01")).output
+        assert re.search(
+            r"^lab +project lab +593 +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +1 +warning|within +blue [\d.]+$", printed, re.MULTILINE
+        )
+        assert re.search(r"^red +[\d.]+ .* blue [\d.]+$", printed, re.MULTILINE), printed
+        assert (
+            json.loads((await asyncio.to_thread(run, "accounting", "--month", "2026-01", "-o", "json")).output)["budgets"]
+            == (january["budgets"])
+        )
+        assert (await asyncio.to_thread(run, "accounting", "--month", "2026-01", "--by", "user")).exit_code == ExitCode.USAGE
     assert (await derived(database, None)).differences == []

@@ -31,6 +31,18 @@ def used_by(state: PoolState, job: Job) -> int:
     return total
 
 
+def models_on_nodes(state: PoolState, job: Job) -> dict[str, int]:
+    """The same by model."""
+    total: dict[str, int] = {}
+    for task in job.tasks:
+        if task.state in ("starting", "running", "exited"):
+            share = job.groups()[task.index].gpu_share_milli or 1000
+            for device in state.nodes[task.node].devices:
+                if task.devices >> device.number & 1:
+                    total[device.model] = total.get(device.model, 0) + share
+    return total
+
+
 def waited_for_by(job: Job) -> int:
     """Thousandths of GPUs that the job requests while it has none."""
     if job.phase not in ("pending", "reserved") or any(task.state in ("starting", "running", "exited") for task in job.tasks):

@@ -24,6 +24,7 @@ PROJECTS = [
     {"name": "vision", "parent": "research", "quota": FOUR},
     {"name": "speech", "parent": "research", "quota": FOUR},
 ]
+BUDGETS = [{"name": "vision-month", "project": "vision", "gpu_hours": 4000}]
 JOB = "name: {name}\nproject: {project}\nclass: train\ngpus: 4\ngrace: 5s\nsim-run-for: 1h\n"
 
 
@@ -32,7 +33,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Eight GPUs; vision and speech have a quota of four each."""
     folder = tmp_path_factory.mktemp("shares")
     rules = folder / "policy.yaml"
-    rules.write_text(yaml.safe_dump(policy(projects=PROJECTS).model_dump(mode="json")))
+    rules.write_text(yaml.safe_dump(policy(projects=PROJECTS, budgets=BUDGETS).model_dump(mode="json")))
     with Stack(folder / "stack", Plan(policy=rules, archive=True, api=True, console=True), progress=print) as stack:
         stack.processes.wait_ready(API, CONSOLE, timeout_s=PATIENCE_S)
         yield stack
@@ -74,6 +75,11 @@ async def test_borrowed_gpus_are_reclaimed(stack: Stack, page: Page) -> None:
     await see.text("Its jobs were preempted once")
     lost = page.get_by_role("table", name="Evictions, newest first")
     await expect(lost.get_by_role("link", name="voices")).to_be_visible()
+    budgets = page.get_by_role("table", name="Budgets of GPU-hours in this month")
+    await expect(budgets.get_by_role("row").nth(1)).to_contain_text(re.compile(r"vision-month\s*vision\s*4,000.*within"))
+    await see.text("Lost to preemption:")
+    to = page.get_by_role("table", name="Lost to jobs of these projects")
+    await expect(to.get_by_role("row").nth(1)).to_contain_text("speech")
     await see.accessible("a project whose GPUs were reclaimed")
 
     await lost.get_by_role("row").nth(1).get_by_role("link").last.click()

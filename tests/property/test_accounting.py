@@ -1,11 +1,12 @@
 """Accounting followed cycle by cycle equals that of the whole state, and both equal what the nodes and the records say."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from tests.kits.accounting import gpus_on_nodes, summed, used_by, waited_for_by
+from tests.kits.accounting import gpus_on_nodes, models_on_nodes, summed, used_by, waited_for_by
 from tests.kits.history_files import from_lines
 from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, steps
@@ -17,7 +18,7 @@ from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Wire, decode
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
-from bailiff_log.accounting_rows import JOB_USAGE, LOST_WORK, Accounting, capacity_of, usage_of
+from bailiff_log.accounting_rows import JOB_USAGE, LOST_WORK, Accounting, budget_of, capacity_of, usage_of
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 
@@ -36,12 +37,15 @@ def check(wires: list[Wire], *, restart: int | None = None) -> Accounting:
         capacity = {node.name: capacity_of(node, state.policy) for node in state.nodes.values()}
         kept = {key[0]: row.values[0] for rows in follower.capacity.open.values() for key, row in rows.items()}
         assert kept == {name: gpus for name, gpus in capacity.items() if gpus}, record
+        rows = {name: budget_of(state, name) for name in state.budgets}
+        assert {key[0]: row.values for open_rows in follower.budgets.open.values() for key, row in open_rows.items()} == rows
         _check_state(state, whole)
         if restart is not None and record.seq >= restart:
             restart, later = None, Accounting()
             later.begin(from_snapshot(to_snapshot(state)))
-            assert (later.usage.begun, later.capacity.begun) == ([], [])
+            assert (later.usage.begun, later.capacity.begun, later.budgets.begun) == ([], [], [])
             follower.usage.open, follower.capacity.open = later.usage.open, later.capacity.open
+            follower.budgets.open = later.budgets.open
             follower._jobs, follower._leaves = later._jobs, later._leaves
     return follower
 
@@ -51,10 +55,13 @@ def _check_state(state: PoolState, whole: dict) -> None:
     plain = not any(profile_of(device) for node in state.nodes.values() for device in node.devices)
     plain = plain and all(group.gpu_share_bytes is None for job in jobs.values() for group in job.demand.tasks)
     by_leaf: dict[str, list[tuple[int, int]]] = {}
-    for key, (cls, used, borrowed, waiting) in whole.items():
+    for key, (cls, used, borrowed, waiting, models) in whole.items():
         job = jobs[key]
         assert cls == job.class_name
         assert 0 <= borrowed <= used
+        assert sum(json.loads(models).values()) == used
+        if plain:
+            assert json.loads(models) == models_on_nodes(state, job)
         assert not (used and waiting)
         if plain:
             assert (used, waiting) == (used_by(state, job), waited_for_by(job)), job

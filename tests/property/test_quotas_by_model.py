@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.kits.examples import examples
 from tests.kits.snapshots import snapshot
@@ -208,6 +208,8 @@ def assert_nobody_waits_below(planning: Planning, seed: int) -> None:
         at, project = usage.tree.place_of(group.gpu_models[0]), usage.leaf_of(job)
         entitled = usage.entitlements[project]
         within = usage.allocated(project).amount(at) + 1000 <= min(entitled.quota[at], entitled.share[at])
+        if not job.preemptible:  # such work has to be within the quota of all GPUs, too
+            within &= usage.non_preemptible(project).amount(0) + 1000 <= entitled.quota[0]
         for rival in state.active_jobs() if within else ():
             other = usage.leaf_of(rival)
             theirs = usage.entitlements[other]
@@ -218,6 +220,7 @@ def assert_nobody_waits_below(planning: Planning, seed: int) -> None:
 
 @examples(150)
 @given(st.integers(0, 2**32))
+@example(2_206_308_193)  # a job that is not preemptible waits within its quota of h100, and beyond that of all GPUs
 def test_reclaim_takes_of_a_model_only_from_who_has_more_of_it_and_nobody_waits_below_a_quota(seed: int) -> None:
     check_history(seed)
 

@@ -234,7 +234,7 @@ class WhatIf:
 class GpuHours:
     """GPU-hours, as docs/how-to/accounting.md defines them.
 
-    What a row is for: time, user, project, priority_class, job, preemptor, preemptor_project; None: all of them, or unknown.
+    What a row is for: time, user, project, priority_class, job, gpu_model, preemptor, preemptor_project; None: all, or unknown.
 
     Attributes:
         borrowed: Part of used.
@@ -258,6 +258,7 @@ class GpuHours:
     priority_class: str | None = None
     job: str | None = None
     submitted_seq: int | None = None
+    gpu_model: str | None = None
     preemptor: str | None = None
     preemptor_project: str | None = None
 

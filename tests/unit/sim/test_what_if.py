@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.histories import record as histories
 from tests.kits.dataset import bailiff, write_log
-from tests.kits.log_builder import HOUR, MINUTE, SECOND, Story, policy
+from tests.kits.log_builder import DAY, HOUR, MINUTE, SECOND, Story, policy
 from tests.kits.sim_worlds import BEGIN, random_world
 from tests.kits.story_script import play
 
@@ -261,6 +261,26 @@ def test_with_a_half_life_whoever_had_less_before_starts_more_at_once():
     runs = (found.again, found.changed)
     at_once = [sum(run.jobs[f"l{number}"].waited_by(run.end) < MINUTE for number in range(8)) for run in runs]
     assert at_once == [4, 7]
+
+
+def test_with_a_budget_whoever_has_used_it_waits_for_the_next_month():
+    """`vision` runs four GPUs for ten hours each day: 40 GPU-hours are used on the first, and the rest is in February."""
+    projects = [{"name": "vision"}]
+    story = Story(policy(projects=projects))
+    story.node("n1", gpus=4)
+    story.wait(28 * DAY)
+    for number in range(4):
+        story.runs(f"v{number}", gpus=4, project="vision", after=14 * HOUR)
+        story.ends(f"v{number}", 0, after=10 * HOUR)
+    budgets = [{"name": "vision", "project": "vision", "gpu_hours": 40, "at_limit": "stop-admitting"}]
+    log = from_log(map(decode, story.wires))
+    found = what_if(log, policy(projects=projects, budgets=budgets))
+    waited = {name: job.waited_by(found.changed.end) for name, job in found.changed.jobs.items()}
+    assert (waited["v0"], waited["v1"]) == (0, 34 * HOUR), "from 30 January 14:00 until February"
+    assert [found.changed.jobs[name].starts for name in ("v2", "v3")] == [0, 0], "v1 has used those of February"
+    assert all(job.waited == 0 for job in found.again.jobs.values())
+    enough = policy(projects=projects, budgets=[{**budgets[0], "gpu_hours": 1000}])
+    assert all(job.waited == 0 for job in what_if(log, enough).changed.jobs.values())
 
 
 def test_from_a_moment_on_only_what_came_after_differs():

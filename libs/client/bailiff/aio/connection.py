@@ -245,8 +245,8 @@ class Connection:
         """GPU-hours used, borrowed, lost to preemption and waited for, from the archive (BAILIFF_API). Default: seven days.
 
         Args:
-            by: A row for each of "user", "project", "class", "job", "preemptor", "preemptor-project", and one of "minute",
-                "hour", "day", "month" (UTC).
+            by: A row for each of "user", "project", "class", "job", "model", "preemptor", "preemptor-project", and one of
+                "minute", "hour", "day", "month" (UTC).
             since: Start; a time or how long ago, as in "30d".
             until: End, likewise.
             user: Only these; as all filters, one value or several.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from bailiff.client.errors import ClientError, ExitCode
 
 from .job_list import Several, each_of
 from .jobs import moment_of
@@ -30,7 +33,7 @@ async def accounting(
             "--by",
             "-b",
             metavar="KEY,...",
-            help="A row for each user, project, class, job, preemptor, preemptor-project; and minute, hour, day or month (UTC).",
+            help="A row for each user, project, class, job, model, preemptor, preemptor-project, and minute, hour, day or month.",
         ),
     ] = None,
     since: Annotated[
@@ -43,6 +46,10 @@ async def accounting(
     ] = None,
     class_: Annotated[Several, typer.Option("--class", "-c", metavar="CLASS,...", help="Only these priority classes.")] = None,
     job: Annotated[Several, typer.Option("--job", "-j", metavar="JOB,...", help="Only these jobs.")] = None,
+    month: Annotated[
+        str | None,
+        typer.Option(metavar="MONTH", help="Instead, the report of this month (UTC), as in 2026-12: budgets, use, lost to whom."),
+    ] = None,
     output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.TABLE,
 ) -> None:
     """Show GPU-hours used, borrowed, lost to preemption, and waited for. They are read from the archive (BAILIFF_API).
@@ -55,11 +62,16 @@ async def accounting(
     bailiff accounting --by project,day --since 30d -o csv
 
     bailiff accounting --project vision --by preemptor-project --since 30d
+
+    bailiff accounting --month 2026-12 -o json
     """
     from bailiff.client.accounting import Wanted, as_csv
     from bailiff.client.accounting import accounting as ask
     from bailiff.tables.accounting import accounting_table
 
+    if month is not None:
+        await _report(session, month, output, others=(by, since, until, user, project, class_, job))
+        return
     keys = list(dict.fromkeys(each_of(by)))
     wanted = Wanted(
         keys,
@@ -76,3 +88,14 @@ async def accounting(
         return
     session.output = Output(output.value)
     session.show(found, lambda: accounting_table(found, keys))
+
+
+async def _report(session: Session, month: str, output: Format, others: Sequence[object]) -> None:
+    from bailiff.client.accounting import month_report
+    from bailiff.tables.accounting import month_tables
+
+    if any(others) or output is Format.CSV:
+        raise ClientError(ExitCode.USAGE, "--month takes no other option than --pool and --output table, json or yaml")
+    found = await month_report(session.settings, session.pool, month)
+    session.output = Output(output.value)
+    session.show(found, lambda: month_tables(found))

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from .settings import ClientSettings
 
 PERIODS = ("minute", "hour", "day", "month")
-KEYS = ("user", "project", "class", "job", "preemptor", "preemptor-project", *PERIODS)
+KEYS = ("user", "project", "class", "job", "model", "preemptor", "preemptor-project", *PERIODS)
 FIGURES = ("used", "borrowed", "lost", "lost_other", "restart", "waiting")
 COUNTS = ("preemptions", "jobs")
-PARAMETERS = {"class": "priority_class", "preemptor-project": "preemptor_project"}
+PARAMETERS = {"class": "priority_class", "model": "gpu_model", "preemptor-project": "preemptor_project"}
 COLUMNS = PARAMETERS | dict.fromkeys(PERIODS, "time")
 MAX_ROWS = 100_000
 FILTERS: Mapping[str, type[NotFound]] = {
@@ -88,14 +88,22 @@ class Wanted:
         return {name: value for name, value in found.items() if value} | {"limit": MAX_ROWS}
 
 
+async def month_report(settings: ClientSettings, pool: str | None, month: str | None) -> dict[str, Any]:
+    """The report of a month, as in `2026-12`; None: the newest. Raises `ClientError`."""
+    connection = _connection(settings)
+    try:
+        name = await _pool(connection, settings, pool)
+        found = await connection.get(f"/pools/{name}/month", month=month)
+    finally:
+        connection.close()
+    return {"pool": name, **found}
+
+
 async def accounting(settings: ClientSettings, pool: str | None, wanted: Wanted) -> dict[str, Any]:
     """The answer of the HTTP API, with `pool`. Raises `ClientError`, such as `NotFound` for a name that never was."""
     connection = _connection(settings)
     try:
-        names = await _pools(connection)
-        name = pool or settings.pool or _only_pool(names)
-        if name not in names:
-            raise PoolNotFound.named(name, names)
+        name = await _pool(connection, settings, pool)
         parameters = wanted.parameters()
         found = await connection.get(f"/pools/{name}/accounting", **parameters)
         for parameter in [each for each in FILTERS if each in parameters]:
@@ -150,8 +158,12 @@ async def _require_known(connection: HttpConnection, pool: str, parameter: str, 
             raise FILTERS[parameter].named(name, sorted(known), pool)
 
 
-async def _pools(connection: HttpConnection) -> list[str]:
-    return [str(each["pool"]) for each in (await connection.get("/pools"))["items"]]
+async def _pool(connection: HttpConnection, settings: ClientSettings, pool: str | None) -> str:
+    names = [str(each["pool"]) for each in (await connection.get("/pools"))["items"]]
+    name = pool or settings.pool or _only_pool(names)
+    if name not in names:
+        raise PoolNotFound.named(name, names)
+    return name
 
 
 def _only_pool(names: Sequence[str]) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import product
 
-from bailiff_core.model.policy import GpuBudget
-from bailiff_core.model.project_tree import tree_of
+from bailiff_core.model.policy import GpuBudget, Policy
+from bailiff_core.model.project_tree import ProjectTree, tree_of
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.permissions import Requester, sender_name
 
@@ -19,6 +19,17 @@ class Rows:
         self.has_users = any(row.user is not None for row in budgets)
         self.by_jobs: dict[Jobs, GpuBudget] = {(row.project, row.user, row.priority_class): row for row in budgets}
 
+    def of(
+        self, policy: Policy, tree: ProjectTree, project: str, user: str, priority_class: str, *, verified: bool
+    ) -> Iterator[GpuBudget]:
+        """Those that a job of this project, user and class uses."""
+        path = tree.branches[tree.leaf_of(project)].path[:-1]  # without the root
+        users = (user_of(policy, user, verified=verified), None) if self.has_users else (None,)
+        for jobs in dict.fromkeys(product((*path, None), users, (priority_class, None))):
+            row = self.by_jobs.get(jobs)
+            if row is not None:
+                yield row
+
 
 def rows_of(state: PoolState, job: Job) -> Iterator[GpuBudget]:
     """The budgets that the job uses: of its project and those above it, of its user, of its class."""
@@ -28,20 +39,14 @@ def rows_of(state: PoolState, job: Job) -> Iterator[GpuBudget]:
     rows = state.indices.budget_rows
     if not isinstance(rows, Rows) or rows.budgets is not budgets:
         rows = state.indices.budget_rows = Rows(budgets)
-    tree = tree_of(state)
-    path = tree.branches[tree.leaf_of(job.project)].path[:-1]  # without the root
-    users = (_user_of(state, job), None) if rows.has_users else (None,)
-    for jobs in dict.fromkeys(product((*path, None), users, (job.class_name, None))):
-        row = rows.by_jobs.get(jobs)
-        if row is not None:
-            yield row
+    yield from rows.of(state.rules, tree_of(state), job.project, job.user, job.class_name, verified=job.user_verified)
 
 
-def _user_of(state: PoolState, job: Job) -> str | None:
+def user_of(policy: Policy, user: str, *, verified: bool) -> str | None:
     """A verified user as one, by whatever names below it; what others claim to be counts where the policy has no keys."""
-    if job.user_verified:
-        return sender_name(state.rules, Requester(job.user, "signed"))
-    return None if state.rules.identity.keys else job.user or None
+    if verified:
+        return sender_name(policy, Requester(user, "signed"))
+    return None if policy.identity.keys else user or None
 
 
 def row_named(state: PoolState, name: str) -> GpuBudget | None:

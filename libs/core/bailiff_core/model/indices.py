@@ -40,7 +40,7 @@ class Indices:
             by the module that asks for it, which checks the type.
         actor: Actor of the record that was folded last.
         actor_verified: Whether the actor's name was verified.
-        loss: The job of the newest `JobRequeued` or `JobShrunk`, its loss and GPUs (`model/work_lost`).
+        loss: The job of the newest `JobRequeued` or `JobShrunk`, its loss and GPUs by model (`model/work_lost`).
     """
 
     touched: dict[str, None] = field(default_factory=dict)
@@ -70,6 +70,6 @@ class Indices:
     project_tree: object | None = field(default=None, compare=False, repr=False)
     budget_rows: object | None = field(default=None, compare=False, repr=False)
     level_changes: object | None = field(default=None, compare=False, repr=False)
-    loss: tuple[str, tuple[int, int, int], int] | None = field(default=None, compare=False, repr=False)
+    loss: tuple[str, tuple[int, int, int], dict[str, int]] | None = field(default=None, compare=False, repr=False)
     actor: str = field(default="", compare=False, repr=False)
     actor_verified: bool = field(default=False, compare=False, repr=False)

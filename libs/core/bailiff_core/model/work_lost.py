@@ -34,6 +34,25 @@ def allocated_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> in
     return int(total)
 
 
+def allocated_by_model(state: PoolState, job: Job, tasks: Iterable[Task]) -> dict[str, int]:
+    """Returns `allocated_gpu_milli` by the model of the GPUs, sorted; what rounding takes from them is the first one's."""
+    found: dict[str, int | Fraction] = {}
+    for task in tasks:
+        group = job.group(task.index)
+        devices = [device for device in state.nodes[task.node].devices if task.devices >> device.number & 1]
+        whole = 0 if shares_devices(group) else allocated_gpu_milli(state, job, (task,))
+        if whole and not devices:  # of an attempt whose places are not known any more
+            found[""] = found.get("", 0) + whole
+        for device in devices:
+            part = Fraction(whole, len(devices)) if whole else Fraction(1000 * share_of(group, device), units_of(device))
+            found[device.model] = found.get(device.model, 0) + part
+    rounded = {model: int(found[model]) for model in sorted(found)}
+    for model in rounded:
+        rounded[model] += int(sum(found.values())) - sum(rounded.values())
+        break
+    return {model: amount for model, amount in rounded.items() if amount}
+
+
 def counted_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> int:
     """Returns what the objective counts for the tasks, in thousandths of a GPU: their GPUs; of tasks without GPUs, their CPUs.
 
@@ -249,7 +268,7 @@ def note_loss(
     """Keeps the loss of these tasks for `loss_of_end`. Called by the fold, before it removes them."""
     ended = list(ended)
     loss = recorded_loss(state, counted_gpu_milli(state, job, ended), lost_gpu_ms, for_good=for_good, measured=measured)
-    state.indices.loss = job.id, loss, allocated_gpu_milli(state, job, ended)
+    state.indices.loss = job.id, loss, allocated_by_model(state, job, ended)
 
 
 def loss_of_end(state: PoolState, job: str) -> Loss:
@@ -267,12 +286,12 @@ def newest_loss(state: PoolState, job: str, lost_gpu_ms: int) -> Loss | None:
     return Loss(*noted[1]) if noted is not None and noted[0] == job and sum(noted[1]) == lost_gpu_ms else None
 
 
-def gpu_milli_of_end(state: PoolState, job: str) -> int:
-    """Returns the GPUs of the attempt, or the part of it, that `loss_of_end` is about, in thousandths."""
+def gpus_of_end(state: PoolState, job: str) -> dict[str, int]:
+    """Returns the GPUs of the attempt, or the part of it, that `loss_of_end` is about, in thousandths by model."""
     return _newest_loss(state, job)[1]
 
 
-def _newest_loss(state: PoolState, job: str) -> tuple[tuple[int, int, int], int]:
+def _newest_loss(state: PoolState, job: str) -> tuple[tuple[int, int, int], dict[str, int]]:
     found = state.indices.loss
     assert found is not None
     assert found[0] == job

@@ -17,7 +17,19 @@ from .query import PoolQuery, Reading
 router = APIRouter(tags=["accounting"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]
 Period = Literal["minute", "hour", "day", "month"]
-Key = Literal["user", "project", "priority_class", "job", "preemptor", "preemptor_project", "minute", "hour", "day", "month"]
+Key = Literal[
+    "user",
+    "project",
+    "priority_class",
+    "job",
+    "gpu_model",
+    "preemptor",
+    "preemptor_project",
+    "minute",
+    "hour",
+    "day",
+    "month",
+]
 PERIODS: dict[str, timedelta] = {
     "minute": timedelta(minutes=1),
     "hour": timedelta(hours=1),
@@ -63,6 +75,7 @@ class AccountingRow(Figures):
     priority_class: str | None = Field(description="The class that the job had then.")
     job: str | None
     submitted_seq: int | None = Field(description="With `job`: which submission of this name.")
+    gpu_model: str | None = Field(description="Of the GPUs that the job had; null also for all that it waited for.")
     preemptor: str | None = Field(description="The job that the work was lost to; null also for all that no preemption took.")
     preemptor_project: str | None = Field(description="That job's project.")
 
@@ -186,6 +199,7 @@ def _statement(keys: Sequence[str], period: Period | None) -> str:
         "priority_class": "x.priority_class",
         "job": "x.job",
         "submitted_seq": "x.submitted_seq",
+        "gpu_model": "x.gpu_model",
         "preemptor": "x.preemptor",
         "preemptor_project": "x.preemptor_project",
     }
@@ -198,18 +212,19 @@ def _statement(keys: Sequence[str], period: Period | None) -> str:
     )
     return f"""
         WITH x AS (
-            SELECT u.job, u.submitted_seq, u.priority_class, part, u.used_gpu_milli * {length} AS used,
-                u.borrowed_gpu_milli * {length} AS borrowed, u.waiting_gpu_milli * {length} AS waiting,
-                0::numeric AS lost, 0::numeric AS lost_other, 0::numeric AS restart, 0 AS preemptions,
+            SELECT u.job, u.submitted_seq, u.priority_class, part, u.used_gpu_milli * {length} * g.part_of AS used,
+                u.borrowed_gpu_milli * {length} * g.part_of AS borrowed, u.waiting_gpu_milli * {length} * g.part_of AS waiting,
+                0::numeric AS lost, 0::numeric AS lost_other, 0::numeric AS restart, 0 AS preemptions, g.gpu_model,
                 NULL::text AS preemptor, NULL::text AS preemptor_project
-            FROM job_usage u CROSS JOIN LATERAL {parts} parts
+            FROM job_usage u CROSS JOIN LATERAL {parts} parts CROSS JOIN LATERAL {_models(keys, "u.used_gpu_milli", "u")} g
             WHERE u.pool = $1 AND tstzrange(u.from_at, u.to_at) && tstzrange($2, $3)
             UNION ALL
             SELECT l.job, l.submitted_seq, l.priority_class, {when}, 0, 0, 0,
-                CASE WHEN l.cause = 'preemption' THEN l.work_gpu_ms ELSE 0 END,
-                CASE WHEN l.cause = 'preemption' THEN 0 ELSE l.work_gpu_ms END, l.restart_gpu_ms,
-                CASE WHEN l.cause = 'preemption' THEN 1 ELSE 0 END, {preemptor}, {preemptor_project}
-            FROM lost_work l {joined} WHERE l.pool = $1 AND l.from_at >= $2 AND l.from_at < $4
+                CASE WHEN l.cause = 'preemption' THEN l.work_gpu_ms * g.part_of ELSE 0 END,
+                CASE WHEN l.cause = 'preemption' THEN 0 ELSE l.work_gpu_ms * g.part_of END, l.restart_gpu_ms * g.part_of,
+                CASE WHEN l.cause = 'preemption' AND g.nth = 1 THEN 1 ELSE 0 END, g.gpu_model, {preemptor}, {preemptor_project}
+            FROM lost_work l CROSS JOIN LATERAL {_models(keys, "l.gpu_milli", "l")} g {joined}
+            WHERE l.pool = $1 AND l.from_at >= $2 AND l.from_at < $4
         )
         SELECT {listed + ", " if chosen else ""}{f"grouping({columns[chosen[0]]})" if chosen else "1"} AS total,
             sum(used) AS used, sum(borrowed) AS borrowed, sum(waiting) AS waiting, sum(lost) AS lost,
@@ -221,11 +236,25 @@ def _statement(keys: Sequence[str], period: Period | None) -> str:
         GROUP BY {sets} ORDER BY total DESC{order} LIMIT $9 + 1"""  # noqa: S608 - our own names
 
 
+def _models(keys: Sequence[str], gpus: str, row: str) -> str:
+    """SQL: the models of the GPUs of a row, each with its part of them; one without a name where no key asks, or it has none."""
+    if "gpu_model" not in keys:
+        return "(SELECT NULL::text AS gpu_model, 1 AS part_of, 1 AS nth)"
+    each = f"jsonb_each_text({row}.gpu_models) WITH ORDINALITY AS m (model, gpus, nth)"
+    return (
+        f"(SELECT nullif(model, '') AS gpu_model, m.gpus::numeric / {gpus} AS part_of, m.nth FROM {each} WHERE {gpus} > 0 "  # noqa: S608 - ours
+        f"UNION ALL SELECT NULL, 1, 1 WHERE {row}.gpu_models = '{{}}')"
+    )
+
+
 def _preemptor_of_loss(keys: Sequence[str]) -> str:
     """SQL that joins the preemptor of a row of `lost_work`, as `e`, and its submission, as `p`; empty where no key needs them."""
     if not {"preemptor", "preemptor_project"} & set(keys):
         return ""
-    return """LEFT JOIN LATERAL (
+    return PREEMPTOR
+
+
+PREEMPTOR = """LEFT JOIN LATERAL (
             SELECT e.for_job, e.decided_seq FROM evictions e
             WHERE l.cause = 'preemption' AND e.pool = l.pool AND e.job = l.job AND e.submitted_seq = l.submitted_seq
                 AND e.attempt = l.attempt AND e.decided_seq < l.from_seq
@@ -266,8 +295,10 @@ def _answer(
         "rows": [{name: _value(row, name) for name in named} | _figures(row) for row in listed if row["jobs"]],
         "more": len(rows) - (1 if keys else 0) > limit,
         "totals": _figures(total),
-        "capacity_gpu_hours": _hours(sum(row["amount"] for row in capacity)),
-        "capacity": [{"time": _value(row, "time"), "gpu_hours": _hours(row["amount"])} for row in capacity if period is not None],
+        "capacity_gpu_hours": hours_of(sum(row["amount"] for row in capacity)),
+        "capacity": [
+            {"time": _value(row, "time"), "gpu_hours": hours_of(row["amount"])} for row in capacity if period is not None
+        ],
     }
 
 
@@ -278,8 +309,9 @@ def _value(row: Record, name: str) -> Any:
 
 def _figures(row: Record | None) -> dict[str, Any]:
     counted = {name: row[name] or 0 if row is not None else 0 for name in ("preemptions", "jobs")}
-    return {name: _hours(row[name] if row is not None else 0) for name in FIGURES} | counted
+    return {name: hours_of(row[name] if row is not None else 0) for name in FIGURES} | counted
 
 
-def _hours(amount: Any) -> float:
+def hours_of(amount: Any) -> float:
+    """Milli-GPU-seconds, or GPU-ms, as GPU-hours."""
     return round(float((amount or 0) / MILLI_SECONDS), 6)

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from bailiff.client.client import Client, Outcome
 from bailiff.client.job_again import document_again
 from bailiff.client.job_spec import ends_of_copies, spec_copy
+from bailiff.client.preview import at
 from bailiff.client.requester import lost_by
 from bailiff.policy.apply import ALREADY
 from bailiff.render.serializers.policy import policy_in_force
@@ -27,6 +28,7 @@ from bailiff_core.permissions import Requester
 from bailiff_core.records.job_requests import ReadJobSpec, SubmitJob
 from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_core.records.request import RequestBody
+from bailiff_core.views import BudgetView, budget_views
 from bailiff_log.reader import Entry
 from bailiff_log.spec_copies import new_reader
 from bailiff_service.problems import ApiError, ErrorDetail, invalid
@@ -235,6 +237,10 @@ class RequestService:
         requester = _as_fields(self.names.requester(principal, state))
         fields = {"yaml": yaml, "now": self._now(), "enforce": enforce, "requester": requester}
         return await self.worker.run("plan-policy", fields, state)
+
+    def budgets(self, name: str) -> list[BudgetView]:
+        """What the budgets of this month have used until now."""
+        return budget_views(at(self.followed(name).state, self._now()))
 
     def policy(self, name: str) -> dict[str, Any]:
         """The policy in force."""

@@ -1,5 +1,5 @@
 export type * from "../../generated/console";
-export type { JobHistory, Accounting, AccountingRow, AllocationItem, AttemptItem, Figures, ArchivedJob, Overview, OverviewPoint, PoolItem, ProjectSeries, QuotaSeries, RangeFigures, RecordDetails, SealItem, Verification } from "../../generated/query";
+export type { JobHistory, Accounting, AccountingRow, AllocationItem, AttemptItem, Figures, ArchivedJob, MonthReport, Overview, OverviewPoint, PoolItem, ProjectSeries, QuotaSeries, RangeFigures, RecordDetails, SealItem, Verification } from "../../generated/query";
 export * from "./client";
 export * from "./debouncedQuery";
 export type * from "./types";

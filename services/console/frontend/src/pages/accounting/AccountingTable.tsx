@@ -2,7 +2,8 @@ import type { ComponentChildren } from "preact";
 
 import type { AccountingRow, Figures } from "../../api";
 import { DataTable, type Column } from "../../ui";
-import { hours, nameOf, percent, type Key } from "./accountingData";
+import { hours, percent } from "../../shared/gpuHours";
+import { nameOf, type Key } from "./accountingData";
 
 type Row = AccountingRow | (Figures & { total: true });
 

@@ -1,8 +1,9 @@
-import { get, usePolling, type Accounting } from "../../api";
+import { archivePath, get, usePolling, type Accounting, type MonthReport } from "../../api";
 import { moment } from "../../lib";
 import { Button, Card, DescriptionItem, EmptyState, Loaded } from "../../ui";
 import { Chart } from "../../ui/Chart";
-import { accountingPath, chartLines, chartOf, hours, named, neighbour, percent, reportPath, type Key, type Month } from "./accountingData";
+import { hours, percent, reportPath } from "../../shared/gpuHours";
+import { accountingPath, chartLines, chartOf, named, neighbour, type Key, type Month } from "./accountingData";
 import { AccountingTable } from "./AccountingTable";
 import "../../ui/sections.css";
 
@@ -11,6 +12,7 @@ const PARTS: readonly [Key, string][] = [
   ["user", "User"],
   ["priority_class", "Class"],
   ["job", "Job"],
+  ["gpu_model", "GPU model"],
   ["preemptor", "Preemptor"],
 ];
 
@@ -18,8 +20,10 @@ const PARTS: readonly [Key, string][] = [
 export function MonthlyReport({ pool, project, month }: { pool: string; project: string; month: Month }) {
   const loaded = usePolling(`${pool} ${project} ${month.text}`, async (signal) => {
     const ask = (by: string[], more: Record<string, string> = {}): Promise<Accounting> => get<Accounting>(accountingPath(pool, by, month.from, month.to, { project, ...more }), signal).then(named);
+    const report = get<MonthReport>(archivePath(pool, `month?month=${month.text}`), signal);
     const [days, ...parts] = await Promise.all([ask(["user", "day"]), ...PARTS.map(([key]) => ask([key], key === "job" || key === "preemptor" ? { limit: JOBS } : {}))]);
-    return { days: days!, parts };
+    const { budgets } = await report;
+    return { days: days!, parts, budgets: budgets.filter((each) => each.project === project) };
   });
   return (
     <div class="stack page accounting report">
@@ -44,14 +48,16 @@ export function MonthlyReport({ pool, project, month }: { pool: string; project:
   );
 }
 
-function Report({ month, days, parts }: { month: Month; days: Accounting; parts: Accounting[] }) {
+function Report({ month, days, parts, budgets }: { month: Month; days: Accounting; parts: Accounting[]; budgets: MonthReport["budgets"] }) {
   const { totals } = days;
   const chart = chartOf(days, "user", "used", { ...month, period: "day" });
   if (!totals.jobs) return <EmptyState title="Nothing in this month">No job of the project used, lost or waited for GPUs.</EmptyState>;
   const facts: [string, string][] = [
+    ...budgets.map((each): [string, string] => [`Budget ${each.budget}`, `${hours(each.used)} of ${each.hours.toLocaleString("en")} GPU-hours, ${hours(each.left)} left`]),
     ["Used", `${hours(totals.used)} GPU-hours`],
     ["Borrowed above the quota", `${hours(totals.borrowed)} GPU-hours, ${percent(totals.borrowed, totals.used)} of it`],
     ["Lost to preemption", `${hours(totals.lost)} GPU-hours, ${percent(totals.lost, totals.used)} of what was used`],
+    ["Restarts, after all ends", `${hours(totals.restart)} GPU-hours`],
     ["Lost to other ends", `${hours(totals.lost_other)} GPU-hours`],
     ["Waited for", `${hours(totals.waiting)} GPU-hours`],
     ["Preemptions", totals.preemptions.toLocaleString("en")],

@@ -4,7 +4,7 @@ import type { Accounting, AccountingRow } from "../../api";
 import { accountingPath, chartOf, csvOf, knownPart, monthOf, named, nameOf, neighbour, OTHERS, viewOf, viewPath, windowOf } from "./accountingData";
 
 const ZERO = { used: 0, borrowed: 0, lost: 0, lost_other: 0, restart: 0, waiting: 0, preemptions: 0, jobs: 0 };
-const row = (time: string, project: string | null, used: number): AccountingRow => ({ ...ZERO, time, project, user: null, user_verified: null, priority_class: null, job: null, submitted_seq: null, preemptor: null, preemptor_project: null, used });
+const row = (time: string, project: string | null, used: number): AccountingRow => ({ ...ZERO, time, project, user: null, user_verified: null, priority_class: null, job: null, submitted_seq: null, gpu_model: null, preemptor: null, preemptor_project: null, used });
 const answer = (rows: AccountingRow[], capacity: [string, number][], known_from: string | null = null): Accounting => ({
   from: "",
   to: "",
@@ -32,6 +32,7 @@ describe("the address", () => {
     expect(viewOf({ by: "preemptor", figure: "lost" }).by).toBe("preemptor");
     const lost = { ...row("2026-01-01T00:00:00Z", null, 0), preemptor: "serve", lost: 2 };
     expect([nameOf(lost, "preemptor"), nameOf({ ...lost, preemptor: null }, "preemptor"), nameOf(lost, "project")]).toEqual(["serve", "no preemption", "(none)"]);
+    expect([nameOf({ ...lost, gpu_model: "h100" }, "gpu_model"), nameOf(lost, "gpu_model")]).toEqual(["h100", "no GPU yet"]);
   });
 
   it("keeps chosen days", () => {

@@ -3,11 +3,12 @@ import { archivePath, type Accounting, type AccountingRow } from "../../api";
 import { betweenOf, betweenQuery, rangeLength, rangeOptions, userText } from "../../lib";
 import { seriesColour, type Series } from "../../ui/Chart";
 
-export type Key = "project" | "user" | "priority_class" | "job" | "preemptor";
+export type Key = "project" | "user" | "priority_class" | "job" | "gpu_model" | "preemptor";
 export const KEYS: readonly [Key, string][] = [
   ["project", "Project"],
   ["user", "User"],
   ["priority_class", "Class"],
+  ["gpu_model", "GPU model"],
   ["preemptor", "Preemptor"],
 ];
 export type Figure = "used" | "borrowed" | "lost" | "waiting";
@@ -103,7 +104,7 @@ export function accountingPath(pool: string, by: readonly string[], from: number
 export const OTHERS = "others";
 const NONE = "(none)";
 /** What a row is for: its value of `by`. */
-export const nameOf = (row: AccountingRow, by: Key): string => row[by] ?? (by === "preemptor" ? "no preemption" : NONE);
+export const nameOf = (row: AccountingRow, by: Key): string => row[by] ?? ({ preemptor: "no preemption", gpu_model: "no GPU yet" } as Partial<Record<Key, string>>)[by] ?? NONE;
 
 /** An area: mean GPUs in each period. */
 interface Area {
@@ -150,16 +151,13 @@ export const chartLines = ({ areas, capacity: known }: Chart, capacity: boolean)
   ...(capacity ? [{ name: "capacity", kind: "dashed" as const, values: known }] : []),
 ];
 
-export const hours = (value: number): string => (value > 0 && value < 0.005 ? "< 0.01" : value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 }));
-
-/** `37 %`; nothing without a whole. */
-export const percent = (part: number, whole: number): string => (whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–");
-
 const COLUMNS = ["used", "borrowed", "lost", "lost_other", "restart", "waiting"] as const;
+
+const CSV_NAMES: Partial<Record<Key, string>> = { priority_class: "class", gpu_model: "model" };
 
 /** CSV of these rows, as `bailiff accounting -o csv` writes it. */
 export function csvOf(rows: readonly AccountingRow[], by: Key): string {
-  const lines = [["time", by === "priority_class" ? "class" : by, ...COLUMNS.map((name) => `${name}_gpu_hours`), "preemptions", "jobs"].join(",")];
+  const lines = [["time", CSV_NAMES[by] ?? by, ...COLUMNS.map((name) => `${name}_gpu_hours`), "preemptions", "jobs"].join(",")];
   for (const row of rows) {
     lines.push([row.time ?? "", cell(row[by] ?? ""), ...COLUMNS.map((name) => row[name].toFixed(6)), row.preemptions, row.jobs].join(","));
   }
@@ -187,7 +185,3 @@ export function monthOf(text: string | undefined, now: number): Month {
 }
 
 export const neighbour = (month: Month, by: 1 | -1): string => new Date(by === 1 ? month.to : month.from - 1).toISOString().slice(0, 7);
-
-/** URL of the monthly report of a project. */
-export const reportPath = (pool: string, project: string, month: string): string =>
-  `/${encodeURIComponent(pool)}/accounting?project=${encodeURIComponent(project)}&month=${month}`;

@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
 
-import type { ProjectSeries } from "../../api";
+import type { BudgetView, MonthReport, ProjectSeries } from "../../api";
 import { rangeStart } from "../../lib";
 import { amount, barText, borrowings, borrowingText, evictionsText, kindQuotaText, measured, mostRelevant, shareStatus } from "../../shared/shareText";
 import { aJob, aProject, projectMap } from "../../testing/liveRows";
 import { projectPath } from "../../ui";
 import { borrowedLines, borrowedText, borrowers } from "./borrowingSeries";
+import { budgetsOf, lossesOf, sharesText } from "./budgetRows";
 import { jobsOf } from "./projectJobs";
 import { ALL, pathTo, treeRows } from "./treeRows";
 import { pointsOf, usageLines, usageText, withCurrent, type UsagePoint } from "./usageSeries";
@@ -176,4 +177,21 @@ describe("borrowing over time", () => {
   });
 
   it("is described as text", () => expect(borrowedText(row("a", [null, 0, 2, 2], 6, 2.25))).toBe("at most 6 GPUs, 2.3 GPU-h in total, 67 % of the time"));
+});
+
+describe("budgets of a project", () => {
+  const budget = (name: string, project: string | null, more: Partial<BudgetView> = {}): BudgetView => ({ budget: name, project, user: null, priority_class: null, month: "2026-12", counted_since: "", policy_hours: 10, topped_up_hours: 0, transferred_hours: 0, hours: 10, used_hours: 8, left_hours: 2, level: "warning", warn_at: 80, at_limit: "lowest-class", ...more });
+
+  it("are its own, those above it, and those of all; not those of a user or of others", () => {
+    const all = [budget("own", "red-a"), budget("above", "red", { priority_class: "train" }), budget("all", null), budget("user", "red-a", { user: "ada" }), budget("other", "blue")];
+    const found = budgetsOf(all, "red-a", ["red"]);
+    expect(found.map((each) => [each.budget, sharesText(each)])).toEqual([["own", "red-a"], ["above", "red, class train"], ["all", "all jobs"]]);
+  });
+
+  it("what it lost is its own", () => {
+    const lost = { lost: 3, restart: 1, preemptions: 2 };
+    const report: MonthReport = { month: "2026-12", from: "", to: "", known_until: null, budgets: [], projects: [{ project: "red", used: 9, ...lost, lost_to: [{ project: "blue", ...lost }] }] };
+    expect(lossesOf(report, "red")?.lost_to[0]?.project).toBe("blue");
+    expect(lossesOf(report, "blue")).toBeNull();
+  });
 });
