@@ -174,12 +174,16 @@ class MemoryCluster:
 
     def store(self, topic: str, partition: int, key: bytes | None, headers: Headers, value: bytes) -> Message:
         """Append one message."""
-        where = self._topics[topic][partition]
-        message = Message(topic, partition, where.end, self.clock(), key, headers, value)
-        where.messages.append(message)
-        where.end += 1
-        where.wake()
+        message = Message(topic, partition, self._topics[topic][partition].end, self.clock(), key, headers, value)
+        self.keep(message)
         return message
+
+    def keep(self, message: Message) -> None:
+        """Append this message, such as one of another cluster."""
+        where = self._topics[message.topic][message.partition]
+        where.messages.append(message)
+        where.end = message.offset + 1
+        where.wake()
 
     def group(self, name: str, topic: str) -> "_Group":
         """The group's state, created on first use."""

@@ -6,9 +6,14 @@ import pytest
 from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, preemption_story
 
 
-@pytest.fixture
-def log_writer() -> LogWriter:
+@pytest.fixture(scope="session")
+def _preemption() -> LogWriter:
     return preemption_story(LogWriter())
+
+
+@pytest.fixture
+def log_writer(_preemption: LogWriter) -> LogWriter:
+    return _preemption.copied()
 
 
 @pytest.fixture

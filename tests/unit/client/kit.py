@@ -21,6 +21,7 @@ from bailiff_core.admission import Context, Rejected, admit
 from bailiff_core.decision_cycle import decide, decision_record
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import close_cycle, fold
+from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
@@ -69,6 +70,15 @@ class LogWriter:
         self.records: list[Record] = []
         self.engine = str(engine_identity())
         self.specs: dict[str, tuple[JobSpec, bytes]] = {}  # by job, with the salt
+
+    def copied(self) -> "LogWriter":
+        """Another one, which has written the same log into a cluster of its own."""
+        other = LogWriter(self.pool, self.partition, credentials=self.credentials)
+        other.now, other.head, other.records = self.now, self.head, [*self.records]
+        other.state = from_snapshot(to_snapshot(self.state))
+        for message in self.cluster.messages(topics.AUDIT.name, self.partition):
+            other.cluster.keep(message)
+        return other
 
     def begin(self, policy: Policy = DEFAULT_POLICY, logic: int = LOGIC) -> None:
         """Writes the first records of a pool and starts its first writer."""

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, MutableMapping
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -20,6 +21,13 @@ EPILOG = (
 )
 
 
+@cache
+def _load(name: str) -> Any:
+    """The command, built once per process: its parameters keep the parsers that Typer makes for them."""
+    import_module(f"bailiff.cli.{COMMANDS[name].module}")
+    return get_command(APPS[name])
+
+
 class LazyCommands(MutableMapping[str, Any]):
     """The commands of the root by name, each loaded on first access."""
 
@@ -28,8 +36,7 @@ class LazyCommands(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.loaded:
-            import_module(f"bailiff.cli.{COMMANDS[name].module}")
-            self.loaded[name] = get_command(APPS[name])
+            self.loaded[name] = _load(name)
         return self.loaded[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
