@@ -111,9 +111,11 @@ class Follower:
         proposals = (each.data for each in self._records[len(self._replayed) :])
         searched = {each.computed_at for each in proposals if isinstance(each, facts.ProposalReceived)}
         begin = len(self._replayed)
-        if self._replayed != wires[:begin] or min(searched, default=begin) < begin:
+        if self._replayed != wires[:begin] or min(searched, default=begin) < begin - 1:
             self._replayed, self._replay = [], Replay()
             return self.replay(wires)
+        if begin - 1 in searched:
+            self._replay.search()
         for record, wire in zip(self._records[begin:], wires[begin:], strict=True):
             self._replay.feed(record, wire)
             if record.seq in searched:
