@@ -17,6 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.structs import TopicPartition
 from tests.kits.kafka import kafka  # noqa: F401 - a fixture
 from tests.kits.memory_bus import MemoryCluster
+from tests.kits.waiting import PATIENCE_S
 
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
@@ -353,6 +354,28 @@ async def test_a_topic_keeps_its_id_until_it_is_made_anew(world: World) -> None:
     assert await topic_id() == first
     await world.make_anew(topic, 2)
     assert await topic_id() != first
+
+
+async def test_a_reader_learns_once_that_its_topic_was_made_anew_also_where_the_new_one_holds_its_position(world: World) -> None:
+    topic, bus = await world.topic(2), await world.client()
+    await send(bus, topic, b"a", b"b")
+    await send(bus, topic, b"a", partition=1)
+    reader = await bus.reader([(topic, 0, 0), (topic, 1, 0)])
+    await read(reader, 3)
+    await bus.spans(topic)
+    await world.make_anew(topic, 2)
+    await send(await world.client(), topic, *(b"%d" % n for n in range(5)))
+    gone, values = list[tuple[int, Span]](), list[bytes]()
+    async with asyncio.timeout(PATIENCE_S):
+        while len(gone) < 2 or values[-5:] != [b"%d" % n for n in range(5)]:
+            try:
+                values += [each.value for each in await reader.read(wait=0.1)]
+            except OffsetOutOfRange as error:
+                gone.append((error.partition, error.span))
+                reader.follow(topic, error.partition, error.span.begin)
+    assert len(gone) == 2
+    assert dict(gone) == {0: Span(0, 5), 1: Span(0, 0)}
+    assert await reader.read(wait=0.1) == []
 
 
 async def test_the_end_is_a_position(world: World) -> None:

@@ -80,6 +80,39 @@ async def test_cosignatures_are_archived_and_what_anybody_made_is_not(database: 
     assert (found["ok"], found["witnesses"]["cosigned"]) == (True, 400)
 
 
+@pytest.mark.parametrize("auditor_is", ["down", "running"])
+async def test_of_a_topic_made_anew_every_cosignature_is_archived(database: str, tmp_path: Path, auditor_is: str) -> None:
+    """Also at an offset that another one had in the topic before."""
+    log = Log()
+    log.append(WIRES[:200])
+
+    async def cosigned(*wanted: tuple[int, int]) -> bool:
+        rows = await query(database, 'SELECT witness, size FROM cosignatures ORDER BY "offset"')
+        return [(int(row["witness"].split(".")[0][1:]), row["size"]) for row in rows] == [*wanted]
+
+    cosigned_first = list[CheckpointCosigned]()
+
+    def made_anew(by: int) -> None:
+        log.cluster.delete_topic(topics.COSIGNATURES.name)
+        log.cluster.create_topics(1)
+        for body in (*cosigned_first, *(cosigned_by(log, number, tmp_path / f"w{number}") for number in range(2, by + 1))):
+            publish(log, body)
+
+    async with Auditor(log, database, tmp_path / "a", **EVERY).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 200)
+        cosigned_first.append(cosigned_by(log, 1, tmp_path / "w1"))
+        publish(log, cosigned_first[0])
+        await auditor.until("it is archived", lambda: cosigned((1, 200)))
+        if auditor_is == "running":
+            made_anew(3)
+            await auditor.until("all are archived", lambda: cosigned((1, 200), (2, 200), (3, 200)))
+    if auditor_is == "down":
+        made_anew(3)
+    async with Auditor(log, database, tmp_path / "a", **EVERY).running() as auditor:
+        await auditor.until("all are archived", lambda: cosigned((1, 200), (2, 200), (3, 200)))
+    assert log.alarms() == ["topic-made-anew"]
+
+
 def cosigned_by(log: Log, number: int, folder: Path) -> CheckpointCosigned:
     """What an invented witness makes of the newest seal."""
     (*_, seal) = [body for each in log.cluster.messages(topics.SEALS.name, 0) if isinstance(body := unwrap(each).body, LogSealed)]

@@ -25,6 +25,7 @@ from bailiff_log.seals import (
     SealChain,
     SealVerifier,
     VerificationFailed,
+    chain_of_bodies,
     check_proof,
     make_key,
     make_proof,
@@ -321,3 +322,60 @@ def test_a_proof_under_a_seal_that_is_too_short_cannot_be_made() -> None:
 def test_the_topic_of_seals_is_kept_for_ever() -> None:
     assert topics.SEALS.settings_for(1)["retention.ms"] == "-1"
     assert topics.SEALS.settings_for(1)["cleanup.policy"] == "delete"
+
+
+@pytest.mark.parametrize("holds", ["nothing", "a copy", "more than before"])
+@pytest.mark.parametrize("auditor_is", ["down", "running"])
+async def test_a_topic_of_seals_made_anew_gets_back_what_is_archived_and_loses_nothing(
+    database: str, tmp_path: Path, auditor_is: str, holds: str
+) -> None:
+    """Also a new key, which may stand where another message stood in the topic before."""
+    log, old, new = Log(), tmp_path / "old", tmp_path / "new"
+    make_private_key(old)
+    make_private_key(new)
+    log.append(WIRES[:200])
+
+    def made_anew() -> None:
+        copy = [(each.key, each.headers, each.value) for each in log.seals()]
+        log.cluster.delete_topic(topics.SEALS.name)
+        log.cluster.create_topics(1)
+        junk = wrap(make_key(THEIRS, log.pool, "0" * 64), source="/x", id="x", pool=log.pool, time_us=1)
+        others = {"nothing": [], "a copy": copy, "more than before": [(b"x", *junk)] * 7}[holds]
+        for key, headers, value in others:
+            log.cluster.store(topics.SEALS.name, 0, key, headers, value)
+
+    def has_sealed(size: int) -> bool:
+        found = [seal.size for seal in seals_in_topic(log).seals]
+        return found[-1:] == [size] and found[:2] == [100, 200]
+
+    async with Auditor(log, database, tmp_path / "a", seal_key=old, **OFTEN).running() as auditor:
+        await auditor.until("it is sealed", lambda: has_sealed(200))
+        if auditor_is == "running":
+            made_anew()
+            log.append(WIRES[200:300])
+            await auditor.until("it is sealed on", lambda: has_sealed(300))
+    if auditor_is == "down":
+        made_anew()
+        log.append(WIRES[200:300])
+    rotated = {"seal_key": new, "seal_key_before": old}
+    async with Auditor(log, database, tmp_path / "b", **rotated, **OFTEN).running() as other:
+        await other.until("it is sealed on", lambda: has_sealed(300))
+        log.append(WIRES[300:400])
+        await other.until("it is sealed with the new key", lambda: has_sealed(400))
+        await other.until("and archived", lambda: other.value("bailiff_sealed_records") == 400)
+    chain = seals_in_topic(log)
+    assert [seal.size for seal in chain.seals] == [100, 200, 300, 400]
+    assert len(chain.keys) == 2
+    assert set(log.alarms()) == {"topic-made-anew"} | ({"seal-foreign"} if holds == "more than before" else set())
+    async with from_archive(database, None) as source:
+        found = await verified(source, (chain.keys[0],), 0)
+    assert (found["ok"], found["sealed"], found["seals"]) == (True, 400, 4)
+    tables = ("seals", "sealing_keys")
+    offsets = [row["offset"] for table in tables for row in await query(database, f'SELECT "offset" FROM {table}')]
+    assert len(set(offsets)) == len(offsets) == 6
+
+
+def seals_in_topic(log: Log) -> SealChain:
+    """As commands read them, with the first key of the log as trusted one."""
+    bodies = published(log)
+    return chain_of_bodies(log.pool, bodies, [])[0]

@@ -142,7 +142,7 @@ class MemoryCluster:
 
     def topic_id(self, topic: str) -> str:
         """Another one each time that the topic is created."""
-        return f"{topic}-{self._created[topic]}"
+        return f"{topic}-{self._created.get(topic, 0)}"
 
     def partitions(self, topic: str) -> list[Partition]:
         """The partitions of the topic. Raises `TopicMissing`."""
@@ -295,6 +295,7 @@ class MemoryReader:
         self._wakeup: asyncio.Future[None] | None = None
         self._positions: dict[At, int] = {(topic, partition): offset for topic, partition, offset in positions}
         self._visible: dict[At, tuple[int, float]] = {}  # the next offset, and when it becomes visible
+        self._topic_ids = {at: bus.cluster.topic_id(at[0]) for at in self._positions}
 
     async def read(self, limit: int = READ_LIMIT, wait: float = 0.5) -> list[Message]:
         """The next messages, at most `limit`; waits up to `wait` seconds for a first one."""
@@ -314,6 +315,7 @@ class MemoryReader:
         """Add this partition at `offset`, or seek to `offset` if it is read already."""
         self._positions[topic, partition] = offset
         self._visible.pop((topic, partition), None)
+        self._topic_ids[topic, partition] = self._bus.cluster.topic_id(topic)
 
     def position(self, topic: str, partition: int) -> int:
         """The next offset to read."""
@@ -340,9 +342,11 @@ class MemoryReader:
             if where is None:
                 continue
             position = self._positions[at]
-            if not where.begin <= position <= where.end:
+            topic_id = self._bus.cluster.topic_id(at[0])
+            if not where.begin <= position <= where.end or topic_id != self._topic_ids[at]:
                 if found:
                     break  # return these first; the next call raises
+                self._topic_ids[at] = topic_id
                 raise OffsetOutOfRange(*at, position, Span(where.begin, where.end))
             for message in where.messages[where.index(position) :]:
                 visible_at = self._visibility(at, message, now)

@@ -1,6 +1,7 @@
 """A witness on a real Kafka: tails cut on the broker's disk, with seals and cosignatures, and older copies are found."""
 
 import asyncio
+import contextlib
 import json
 import urllib.error
 import urllib.request
@@ -16,8 +17,10 @@ from tests.kits.system import PATIENCE_S
 from bailiff.audit.cosignatures import Cosigned
 from bailiff.witness.witnesses import WitnessAddress
 from bailiff_bus import topics
-from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.kafka import KafkaBus, connected_admin
 from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused
+from bailiff_bus.port import BusUnavailable
+from bailiff_bus.topic_admin import create_topics
 from bailiff_devstack.stack import Plan, Stack
 from bailiff_log.cosignatures import parse_cosignature
 
@@ -146,3 +149,46 @@ async def test_what_is_cut_on_the_broker_s_disk_is_found_because_a_witness_remem
     await readiness(stack, 503)
     found = bailiff(stack, "audit", "verify", "--witnesses", "1", "--witness-key", stack.witness, code=1)
     assert f"bailiff-witness cosigned {whole} records" in found["witnesses"]["problems"][0]
+
+
+@pytest.mark.timeout(600)
+async def test_topics_of_seals_and_cosignatures_made_anew_lose_nothing(stack: Stack) -> None:
+    """While auditor and witness read them; the new ones soon hold more than their positions, from somebody else."""
+    wires = displaced()[0].wires
+    whole = len(wires) // SEALED * SEALED
+    kept, named = whole // 2 // SEALED * SEALED, (topics.SEALS.name, topics.COSIGNATURES.name)
+    bus = KafkaBus(stack.kafka.settings("operator"))
+    try:
+        await grow(bus, wires[:kept])
+        await until_cosigned(stack, kept)
+        await until_row(stack, "SELECT FROM cosignatures WHERE size = $1", kept)
+        trust = bailiff(stack, "audit", "verify")["seal_keys"][0]
+        before = [(await bus.spans(name))[0].topic_id for name in named]
+        async with connected_admin(stack.kafka.settings("operator")) as admin:
+            await admin.delete_topics([*named])
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                with contextlib.suppress(BusUnavailable):
+                    await create_topics(stack.kafka.settings("operator"), pools=1)
+                    now = [(await bus.spans(name))[0].topic_id for name in named]
+                    if not set(now) & set(before):
+                        break
+                await asyncio.sleep(0.1)
+        for topic in named:
+            producer = await bus.producer()
+            for batch in await producer.send_many(topic, [(b"x", (), b"junk")] * 50, partition=0):
+                await batch.first
+            await producer.close()
+        await grow(bus, wires[kept:whole])
+        await until_cosigned(stack, whole)
+        await until_row(stack, "SELECT FROM cosignatures WHERE size = $1", whole)
+    finally:
+        await bus.close()
+    vkey = stack.witness.split(" ")[0]
+    for arguments in ((), ("--archive", stack.postgres.dsn)):
+        found = bailiff(stack, "audit", "verify", "--trust", trust, *arguments, "--witnesses", "1", "--witness-key", vkey)
+        assert (found["ok"], found["sealed"], found["witnesses"]["cosigned"]) == (True, whole, whole)
+        assert found["seals"] == whole // SEALED
+    assert "topic-made-anew" in command(stack, "doctor", code=1)
+    said = stack.processes.log("auditor").read_text()
+    assert all(f"{topic} was cut or made anew" in said for topic in named)

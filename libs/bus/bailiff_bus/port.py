@@ -75,15 +75,25 @@ class TopicMissing(BusUnavailable):
 
 
 class OffsetOutOfRange(Exception):
-    """The position is no longer (or not yet) in the topic."""
+    """The position is no longer (or not yet) in the topic, or is one in a topic of the same name that was deleted."""
 
     def __init__(self, topic: str, partition: int, offset: int, span: Span) -> None:
-        super().__init__(f"offset {offset} is out of range: {topic}/{partition} holds offsets {span.begin} to {span.end}")
+        holds = f"{topic}/{partition} holds offsets {span.begin} to {span.end}"
+        is_inside = span.begin <= offset <= span.end
+        super().__init__(
+            f"offset {offset} is of an earlier topic: {topic} was made anew, and {holds}"
+            if is_inside
+            else f"offset {offset} is out of range: {holds}"
+        )
         self.topic, self.partition, self.offset, self.span = topic, partition, offset, span
 
 
 class Reader(Protocol):
-    """Reads given partitions from given offsets, in offset order within each partition."""
+    """Reads given partitions from given offsets, in offset order within each partition.
+
+    Where a topic is deleted and made anew while it is read, a read raises `OffsetOutOfRange` within half a minute, once for each
+    partition, also if the new topic holds the offset. Whoever keeps an offset longer than a reader keeps the topic's id with it.
+    """
 
     async def read(self, limit: int = READ_LIMIT, wait: float = 0.5) -> list[Message]:
         """The next messages, at most `limit`; waits up to `wait` seconds for a first one. Raises `OffsetOutOfRange`.

@@ -58,7 +58,7 @@ class JobSpecs:
         self._pool, self._keys = pool, keys
         self._specs: dict[tuple[str, str], StoredSpec] = {}
         self._undecryptable: set[str] = set()
-        self._read_to: dict[int, int] = {}
+        self._read_to: dict[tuple[str, int], int] = {}  # by the topic's id and partition
         self.replaced: list[StoredSpec] = []
 
     def get(self, job: str, digest: str) -> StoredSpec | None:
@@ -114,7 +114,9 @@ class JobSpecs:
     async def _read_topic(self, bus: Bus) -> AsyncGenerator[tuple[bytes, bytes], None]:
         """Key and value of each message of this pool that was not read yet; an empty value erases."""
         spans = await bus.spans(topics.JOB_SPECS.name)
-        begins = {partition: max(span.begin, self._read_to.get(partition, 0)) for partition, span in spans.items()}
+        begins = {
+            partition: max(span.begin, self._read_to.get((span.topic_id, partition), 0)) for partition, span in spans.items()
+        }
         reader = await bus.reader([(topics.JOB_SPECS.name, partition, begin) for partition, begin in begins.items()])
         try:
             remaining = {partition: span.end for partition, span in spans.items() if span.end > begins[partition]}
@@ -129,7 +131,7 @@ class JobSpecs:
                 }
         finally:
             await reader.close()
-        self._read_to = {partition: span.end for partition, span in spans.items()}
+        self._read_to = {(span.topic_id, partition): span.end for partition, span in spans.items()}
 
     def _decoded(self, key: bytes, value: bytes, *, is_wanted: bool) -> StoredSpec | None:
         """The spec in this value, if it is the one that its key names. is_wanted: a job has it, and no earlier value was it."""

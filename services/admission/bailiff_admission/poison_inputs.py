@@ -5,6 +5,7 @@ message that triggered it (such as a report that freed resources) is not at faul
 of the cycle are processed one at a time, and the one that fails alone is rejected.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from bailiff_bus.port import Message
@@ -29,6 +30,12 @@ class PoisonInputs:
     suspected: set[At] = field(default_factory=set)
     errors: dict[At, str] = field(default_factory=dict)
     jobs: dict[str, str] = field(default_factory=dict)
+
+    def forget(self, topics: Collection[str]) -> None:
+        """These were made anew: their positions have other messages now."""
+        for at in [each for each in (*self.suspected, *self.errors) if each[0] in topics]:
+            self.suspected.discard(at)
+            self.errors.pop(at, None)
 
     def failed(self, messages: list[Message], error: Exception, failed_job: str | None = None) -> CycleFailed:
         """Record the inputs of a failed cycle. Raises `error` itself if neither an input nor a job explains it.

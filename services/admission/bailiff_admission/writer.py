@@ -78,6 +78,7 @@ class Writer:
         context, replica, suspected = self._context, self._context.replica, self._context.memory.poison_inputs.suspected
         limit = 1 if suspected else replica.settings.max_cycle_inputs
         inputs = await context.inputs.read(limit, self._wait())
+        context.memory.poison_inputs.forget(inputs.topic_ids)
         require_certificate(context.state, replica.credentials, "admission", replica.clock_and_ids.wall())
         jumped = context.clock.jump() != 0
         if jumped:

@@ -37,7 +37,6 @@ class Position:
     next_offset: int
     tree: Frontier
     broken: str
-    seals_offset: int
 
 
 @dataclass(slots=True)
@@ -75,9 +74,7 @@ async def position_of(connection: Connection, pool: PoolDeclaration) -> Position
         }
     )
     tree = tree_from(row["next_seq"], row["peaks"])
-    return Position(
-        row["id"], head, row["identity"], row["head_offset"], row["next_offset"], tree, row["broken"], row["seals_offset"]
-    )
+    return Position(row["id"], head, row["identity"], row["head_offset"], row["next_offset"], tree, row["broken"])
 
 
 def head_keys_text(head: ChainHead) -> str:

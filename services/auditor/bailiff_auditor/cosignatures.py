@@ -17,6 +17,7 @@ from bailiff_log.signed_notes import Note
 from bailiff_service.clock_and_ids import ClockAndIds
 
 from .alarms import Alarms
+from .topic_position import TopicPosition
 
 WAIT = 30.0
 SECOND = 1_000_000 * MICROSECOND
@@ -46,7 +47,7 @@ class CosignatureArchiver:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        topic = topics.COSIGNATURES.name
+        topic, pool = topics.COSIGNATURES.name, self._pool
         for row in await self._db.fetch(
             """SELECT kind, witness, split_part(coalesce(data->>'checkpoint', data->>'cosigned'), E'\\n', 1) AS origin,
                       max(size) AS size
@@ -56,12 +57,15 @@ class CosignatureArchiver:
             self._kept.add(*row)
         while True:
             span = (await self._bus.spans(topic))[0]
-            at = await self._db.fetchval("SELECT cosignatures_offset FROM pools WHERE id = $1", self._id)
-            reader = await self._bus.reader([(topic, 0, min(max(at, span.begin), span.end))])
+            position = await TopicPosition.of(self._db, self._id, "cosignatures", span)
+            if position.is_anew:
+                text = f"{pool}: {topic} was cut or made anew: it is read from its begin; what is archived stays"
+                await self._alarms.alarm(pool, "topic-made-anew", text)
+            reader = await self._bus.reader([(topic, 0, position.next)])
             try:
                 while True:
                     for message in await reader.read(wait=WAIT):
-                        await self._take(message)
+                        await self._take(message, position)
                     if reader.position(topic, 0) >= (await self._bus.spans(topic))[0].end:
                         await self._miss_silent()
             except OffsetOutOfRange:
@@ -69,7 +73,7 @@ class CosignatureArchiver:
             finally:
                 await reader.close()
 
-    async def _take(self, message: Message) -> None:
+    async def _take(self, message: Message, position: TopicPosition) -> None:
         pool, body = self._pool, parse_cosignature(message, self._pool)
         found = await self._verified(body) if body is not None else None
         async with self._db.transaction():
@@ -80,16 +84,16 @@ class CosignatureArchiver:
             ):
                 await self._db.execute(
                     """INSERT INTO cosignatures (pool, "offset", kind, witness, size, cosigned_at, data)
-                       VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING""",
+                       VALUES ($1, $2, $3, $4, $5, $6, $7)""",
                     self._id,
-                    message.offset,
+                    position.first + message.offset,
                     type(body).__name__,
                     body.witness,
                     found.checkpoint.size,
                     EPOCH_START + found.at * SECOND,
                     json.dumps(json.loads(canonical_json(body.to_data()))),
                 )
-            await self._db.execute("UPDATE pools SET cosignatures_offset = $2 WHERE id = $1", self._id, message.offset + 1)
+            await position.store(self._db, self._id, "cosignatures", message.offset + 1)
         if isinstance(body, CheckpointRefused) and found is not None and self._is_alarm(body, message.time):
             text = (
                 f"{pool}: the witness {found.witness.name} says that it refuses to cosign: {body.reason}; it has cosigned "

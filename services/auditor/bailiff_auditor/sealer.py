@@ -5,14 +5,16 @@ storing it is found there, checked against the archive, and continued.
 """
 
 import json
+from collections.abc import AsyncIterator
 
 from asyncpg import Connection
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages.seals import LogSealed, SealingKey, SealsInvalidated
-from bailiff_bus.port import Bus, BusUnavailable, Message, open_producer
+from bailiff_bus.port import Bus, BusUnavailable, Headers, Message, OutgoingMessage, open_producer
 from bailiff_core.canonical import canonical_json
+from bailiff_core.humanize import count_text
 from bailiff_core.records.merkle import Frontier
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_log.seals import SealBody, SealChain, VerificationFailed, make_invalidation, make_key, make_seal, parse_seal
@@ -21,10 +23,13 @@ from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
 
 from .alarms import Alarms
-from .archive_writer import Position, hash_of, leaves, tree_at
+from .archive_writer import Position, PositionMoved, hash_of, leaves, tree_at
+from .topic_position import TopicPosition
 
 WAIT = 0.5
 LEAVES_KEPT = 1_000_000
+LOOK_UP_US = 5_000_000
+PAGE = 1_000
 
 
 class Sealer:
@@ -49,15 +54,16 @@ class Sealer:
         self._sealed_at = 0
         self._ready = False
         self._behind = 0  # size of a seal whose records are not all archived yet
+        self._topic, self._looked_up_at = TopicPosition("", 0, 0, is_anew=False), 0
 
     async def begin(self, connection: Connection, position: Position) -> None:
         """Read the published seals, check them against the archive, and check that this auditor's key may continue."""
         self._chain, self._ready, self._behind = SealChain(self._pool), False, 0
         await self._known(connection, position)
-        offset = await self._published(connection, position)
-        if offset is None or not await self._invalidate_seals(connection, position):
+        end = await self._published(connection, position)
+        if end is None or not await self._invalidate_seals(connection, position):
             return
-        await connection.execute("UPDATE pools SET seals_offset = $2 WHERE id = $1", position.id, offset)
+        await self._topic.store(connection, position.id, "seals", end)
         last = self._chain.last
         self._base = await tree_at(connection, position.id, last.size) if last is not None else Frontier()
         self._leaves = await leaves(connection, position.id, self._base.size, position.tree.size)
@@ -82,12 +88,20 @@ class Sealer:
     async def seal_if_due(self, connection: Connection, position: Position) -> None:
         """Seal at each due multiple of `every_records`, and all records if the time interval has passed."""
         size, every = position.tree.size, self._every_records
-        if 0 < self._behind <= size:
+        if 0 < self._behind <= size or (self._ready and await self._is_other_topic()):
             await self.begin(connection, position)
         while self._ready and (due := (self._base.size // every + 1) * every) <= size:
             await self._seal(connection, position, due)
         if self._ready and self._base.size < size and self._clock_and_ids.wall() - self._sealed_at >= self._every_us:
             await self._seal(connection, position, size)
+
+    async def _is_other_topic(self) -> bool:
+        """Whether the topic was made anew since `begin`. Looks at most every few seconds."""
+        now = self._clock_and_ids.boot()
+        if now - self._looked_up_at < LOOK_UP_US:
+            return False
+        self._looked_up_at = now
+        return (await self._bus.spans(topics.SEALS.name))[0].topic_id != self._topic.topic_id
 
     async def _seal(self, connection: Connection, position: Position, size: int) -> None:
         new = size - self._base.size
@@ -172,24 +186,50 @@ class Sealer:
         self._chain.invalidations = [SealsInvalidated.model_validate_json(row["data"]) for row in lost]
 
     async def _published(self, connection: Connection, position: Position) -> int | None:
-        """Process seals on the topic beyond the stored ones. Returns the end offset; None if sealing must not continue."""
-        topic = topics.SEALS.name
+        """Process seals on the topic beyond the stored ones. Returns the end offset; None if sealing must not continue.
+
+        Of a topic that was made anew all are processed, and what it lacks of the archived ones is published again.
+        """
+        topic, pool = topics.SEALS.name, self._pool
         span = (await self._bus.spans(topic))[0]
-        at = min(max(position.seals_offset, span.begin), span.end)
-        reader = await self._bus.reader([(topic, 0, at)])
+        at = self._topic = await TopicPosition.of(connection, position.id, "seals", span)
+        archived = _archived(connection, position.id, PAGE if at.is_anew else 0)
+        missing = await anext(archived, None)
+        reader = await self._bus.reader([(topic, 0, at.next)])
         try:
             while reader.position(topic, 0) < span.end:
                 for message in await reader.read(wait=WAIT):
+                    if missing is not None and parse_seal(message, self._pool) == missing:
+                        missing = await anext(archived, None)
                     if not await self._take(connection, position, message):
                         return None
         finally:
             await reader.close()
+        if at.is_anew:
+            count = await self._publish_again(missing, archived)
+            text = f"{pool}: {topic} was cut or made anew: {count_text(count, 'archived message')} published again"
+            await self._alarms.alarm(pool, "topic-made-anew", text)
         return span.end
+
+    async def _publish_again(self, first: SealBody | None, others: AsyncIterator[SealBody]) -> int:
+        """In their order, as readers of the topic verify them; a reader ignores what stands before its key."""
+        count, body = 0, first
+        async with open_producer(self._bus) as producer:
+            while body is not None:
+                page = list[OutgoingMessage]()
+                while body is not None and len(page) < PAGE:
+                    page.append((self._pool.encode(), *self._wrapped(body)))
+                    body = await anext(others, None)
+                for batch in await producer.send_many(topics.SEALS.name, page, partition=0):
+                    await batch.first
+                count += len(page)
+        return count
 
     async def _take(self, connection: Connection, position: Position, message: Message) -> bool:
         body, pool = parse_seal(message, self._pool), self._pool
-        if body is None or await _is_stored(connection, position.id, message.offset):
+        if body is None or await _is_stored(connection, position.id, body):
             return True
+        offset = self._topic.first + message.offset
         known = list(self._chain.seals)
         if isinstance(body, SealsInvalidated) and (lost := await self._lost(connection, position)) is not None:
             self._chain.seals.append(lost[0])
@@ -201,10 +241,10 @@ class Sealer:
             await self._alarms.alarm(pool, "seal-foreign", text)
             return True
         if isinstance(body, SealingKey):
-            await _store_key(connection, position.id, body, message.offset)
+            await _store_key(connection, position.id, body, offset)
             return True
         if isinstance(body, SealsInvalidated):
-            await _store_invalidation(connection, position.id, body, message.offset)
+            await _store_invalidation(connection, position.id, body, offset)
             return True
         if body.size > position.tree.size:
             self._behind = body.size
@@ -218,33 +258,54 @@ class Sealer:
             text = f"{pool}: the first {body.size} archived records do not match the seal; sealing stopped"
             await self._alarms.alarm(pool, "archive-not-sealed", text)
             return False
-        await _store_seal(connection, position.id, body, message.offset, tree)
+        await _store_seal(connection, position.id, body, offset, tree)
         return True
 
-    async def _publish(self, body: SealBody) -> int:
-        at = self._clock_and_ids.wall()
+    def _wrapped(self, body: SealBody) -> tuple[Headers, bytes]:
         names = {LogSealed: "seal", SealingKey: "key", SealsInvalidated: "invalidation"}
         about = body.size if isinstance(body, LogSealed) else body.key if isinstance(body, SealingKey) else body.invalidated_size
-        name = f"{names[type(body)]}/{about}"
-        headers, value = wrap(body, source=f"/bailiff/{self._pool}/auditor", id=name, pool=self._pool, time_us=at)
+        name, at = f"{names[type(body)]}/{about}", self._clock_and_ids.wall()
+        return wrap(body, source=f"/bailiff/{self._pool}/auditor", id=name, pool=self._pool, time_us=at)
+
+    async def _publish(self, body: SealBody) -> int:
+        headers, value = self._wrapped(body)
         async with open_producer(self._bus) as producer:
             sent = await producer.send(topics.SEALS.name, value, key=self._pool.encode(), headers=headers, partition=0)
             receipt = await sent
         if receipt.offset is None:
             raise BusUnavailable("the broker did not return the offset of a seal")
-        return receipt.offset
+        if (await self._bus.spans(topics.SEALS.name))[0].topic_id != self._topic.topic_id:
+            raise PositionMoved(f"{topics.SEALS.name} was made anew")
+        return self._topic.first + receipt.offset
 
 
-async def _is_stored(connection: Connection, pool: int, offset: int) -> bool:
-    found: bool = await connection.fetchval(
-        """SELECT EXISTS (SELECT FROM seals WHERE pool = $1 AND "offset" = $2
-           UNION ALL SELECT FROM fork_seals WHERE pool = $1 AND "offset" = $2
-           UNION ALL SELECT FROM forks WHERE pool = $1 AND "offset" = $2
-           UNION ALL SELECT FROM sealing_keys WHERE pool = $1 AND "offset" = $2)""",
-        pool,
-        offset,
+async def _is_stored(connection: Connection, pool: int, body: SealBody) -> bool:
+    """Whether this message is archived: by what it says, wherever it stands."""
+    condition, about = "pool = $1 AND data = $2", [pool, _text(body)]
+    if isinstance(body, LogSealed):
+        condition, about = f"{condition} AND size = $3", [*about, body.size]  # by the index
+    tables = {LogSealed: ("seals", "fork_seals"), SealingKey: ("sealing_keys",), SealsInvalidated: ("forks",)}[type(body)]
+    found = " UNION ALL ".join(f"SELECT FROM {table} WHERE {condition}" for table in tables)
+    return bool(await connection.fetchval(f"SELECT EXISTS ({found})", *about))
+
+
+async def _archived(connection: Connection, pool: int, page: int) -> AsyncIterator[SealBody]:
+    """All archived messages, in the order in which they were published, read by pages; none if `page` is 0."""
+    kinds: dict[str, type[SealBody]] = {
+        "seals": LogSealed,
+        "fork_seals": LogSealed,
+        "sealing_keys": SealingKey,
+        "forks": SealsInvalidated,
+    }
+    parts = " UNION ALL ".join(
+        f'SELECT "offset", \'{table}\' AS found_in, data FROM {table} WHERE pool = $1 AND data IS NOT NULL AND "offset" > $2'  # noqa: S608
+        for table in kinds
     )
-    return found
+    after = -1
+    while rows := await connection.fetch(f'{parts} ORDER BY "offset" LIMIT $3', pool, after, page):
+        for row in rows:
+            yield kinds[row["found_in"]].model_validate_json(row["data"])
+        after = rows[-1]["offset"]
 
 
 async def _store_seal(connection: Connection, pool: int, seal: LogSealed, offset: int, tree: Frontier) -> None:

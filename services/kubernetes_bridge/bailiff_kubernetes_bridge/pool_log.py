@@ -84,6 +84,8 @@ class PoolLog:
                 self._preempted.pop(job, None)
             case decisions.JobEnded(job=job, reason=reason):
                 self._ended[job] = (seq, reason)
+            case facts.InputsAdvanced(topic_ids=ids) if REQUESTS.name in ids:
+                self._unclaimed.clear()  # places in a topic that is gone
             case facts.InputRejected(topic=REQUESTS.name, source=self._source) as rejected:
                 self._note_rejected(rejected, seq)
         if seq % PRUNE_EVERY == 0:

@@ -35,7 +35,7 @@ class Link:
         self._unsent, self._sending = asyncio.Event(), asyncio.Lock()
         self._with_reports: set[tuple[str, str]] = set()
         self._sent: dict[tuple[str, str], int] = {}
-        self._read_to: dict[int, int] = {}
+        self._topic_id, self._read_to = "", dict[int, int]()
         self._obeying: asyncio.Task[None] | None = None
         self.waiting_for: str | None = "not connected yet"
 
@@ -107,9 +107,16 @@ class Link:
                 self._read_to[message.partition] = message.offset + 1
 
     async def _new_partitions(self) -> list[int]:
-        """Partitions that are new. The first ones are read from their end: senders repeat commands that are not answered."""
-        first, new = not self._read_to, []
-        for partition, span in (await self._bus.spans(topics.NODE_COMMANDS.name)).items():
+        """Partitions that are new, all if the topic was made anew.
+
+        Those of the first topic are read from their end: senders repeat commands that are not answered.
+        """
+        spans = await self._bus.spans(topics.NODE_COMMANDS.name)
+        before, self._topic_id = self._topic_id, next(iter(spans.values())).topic_id
+        if before != self._topic_id:
+            self._read_to.clear()
+        first, new = not before, []
+        for partition, span in spans.items():
             if partition not in self._read_to:
                 self._read_to[partition] = span.end if first else span.begin
                 new.append(partition)

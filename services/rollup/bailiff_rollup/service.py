@@ -155,14 +155,18 @@ class RollupService:
         """Aggregate telemetry from the stored position on. This topic is not read through Faust."""
         reader: Reader | None = None
         try:
-            offsets, name = rollup.aggregates.telemetry.offsets, topics.TELEMETRY.name
-            spans = await self._bus.spans(name)
-            reader = await self._bus.reader([(name, part, offsets.get(part, span.begin)) for part, span in spans.items()])
+            name, telemetry = topics.TELEMETRY.name, rollup.aggregates.telemetry
             while True:
+                if reader is None:
+                    before, begins = telemetry.topic_id, telemetry.begin(await self._bus.spans(name))
+                    if before not in ("", telemetry.topic_id):
+                        logger(pool=rollup.pool.name).warning(f"{name} was made anew: it is read from its begin")
+                    reader = await self._bus.reader([(name, part, offset) for part, offset in begins.items()])
                 try:
                     messages = await reader.read(wait=IDLE_WAIT_S)
-                except OffsetOutOfRange as error:
-                    reader.follow(error.topic, error.partition, error.span.begin)
+                except OffsetOutOfRange:
+                    await reader.close()
+                    reader = None
                     continue
                 if messages:
                     async with self._locks[at]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from bailiff_bus.messages.rollups import ProjectTelemetry, TelemetryWindow
 from bailiff_bus.messages.telemetry import NodeTelemetry
-from bailiff_bus.port import Message
+from bailiff_bus.port import Message, Span
 from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.nodes import MAX_DEVICES
@@ -29,14 +29,26 @@ Paths = Mapping[str, tuple[str, ...]]
 class TelemetryRollup:
     """offsets: next offset by partition; messages: number of messages read; windows: begin, µs, and counters of each.
 
-    signed: which messages of each node count.
+    topic_id: of the topic that has these offsets. signed: which messages of each node count.
     """
 
+    topic_id: str = ""
     offsets: dict[int, int] = field(default_factory=dict)
     messages: int = 0
     totals: Counters = field(default_factory=dict)
     windows: dict[WindowName, tuple[int, Counters]] = field(default_factory=dict)
     signed: NodeMessages = field(default_factory=NodeMessages)
+
+    def begin(self, spans: Mapping[int, Span]) -> dict[int, int]:
+        """The offsets to read from. Where the topic was made anew since, or does not hold them, from its begin."""
+        topic_id = next(iter(spans.values())).topic_id
+        if self.topic_id not in ("", topic_id):
+            self.offsets.clear()
+        self.topic_id = topic_id
+        known = {number: self.offsets.get(number, span.begin) for number, span in spans.items()}
+        return {
+            number: at if spans[number].begin <= at <= spans[number].end else spans[number].begin for number, at in known.items()
+        }
 
     def advance_past(self, message: Message) -> None:
         """Advance the position past this message."""
@@ -85,6 +97,7 @@ class TelemetryRollup:
         """As JSON."""
         windows = {name: [begin, to_pairs(sums)] for name, (begin, sums) in self.windows.items()}
         return {
+            "topic_id": self.topic_id,
             "offsets": list(self.offsets.items()),
             "messages": self.messages,
             "totals": to_pairs(self.totals),
@@ -97,7 +110,7 @@ class TelemetryRollup:
         """The rollup that `to_data` serialized."""
         windows = {name: (begin, from_pairs(sums)) for name, (begin, sums) in data["windows"].items()}
         signed = NodeMessages.from_data(data.get("signed", ()))
-        return cls(dict(data["offsets"]), data["messages"], from_pairs(data["totals"]), windows, signed)
+        return cls(data.get("topic_id", ""), dict(data["offsets"]), data["messages"], from_pairs(data["totals"]), windows, signed)
 
 
 def _message(name: WindowName, begin: int, sums: Counters) -> TelemetryWindow:

@@ -57,6 +57,18 @@ async def test_specs_that_the_log_does_not_name_are_erased(bus: MemoryBus, story
     assert [again.get("train-1", digest) for digest in digests] == [None, None]
 
 
+async def test_erasures_in_a_topic_made_anew_are_read(bus: MemoryBus) -> None:
+    """Also where the first one stands at an offset that was read in the topic before."""
+    specs = JobSpecs("pool-a")
+    digest = await stored(specs, bus, b"salt")
+    await specs.take_erasures(bus, PoolState())
+    bus.cluster.delete_topic(topics.JOB_SPECS.name)
+    bus.cluster.create_topics(1)
+    bus.cluster.store(topics.JOB_SPECS.name, 0, f"pool-a/train-1/{digest}".encode(), (), b"")
+    await specs.take_erasures(bus, PoolState())
+    assert specs.get("train-1", digest) is None
+
+
 async def test_specs_of_other_pools_and_without_a_pool_are_skipped(bus: MemoryBus) -> None:
     mine = await stored(JobSpecs("pool-a"), bus, b"salt")
     other = await stored(JobSpecs("pool-ab"), bus, b"pepper")

@@ -127,6 +127,23 @@ async def test_alarms_that_were_not_read_are_an_alarm(tmp_path: Path, monkeypatc
         assert [(row.code, row.count) for row in rows if row.kind == "alarm"] == [("alarms-unread", 15), ("seal-foreign", 10)]
 
 
+@in_virtual_time
+async def test_alarms_of_a_topic_made_anew_are_all_read(tmp_path: Path) -> None:
+    async with SignedPool(tmp_path) as pool:
+        about = {"source": "/bailiff/pool-a/auditor", "pool": "pool-a", "time_us": START + DAY}
+        alarms, name = PoolAlarms(pool.cluster.client("doctor")), topics.ALARMS.name
+
+        async def shown(code: str, numbers: range) -> list[int]:
+            for number in numbers:
+                pool.send(name, *wrap(Alarm(severity="critical", code=code, text="a"), **about, id=str(number)))
+            return [each.count for each in await alarms.read(pool.state) or () if each.code == code]
+
+        assert await shown("seal-foreign", range(5)) == [5]
+        pool.cluster.delete_topic(name)
+        pool.cluster.create_topics(1)
+        assert await shown("witness-refused", range(5, 25)) == [20]
+
+
 def test_whoever_claims_sources_hides_no_rejection_of_a_proven_sender() -> None:
     from bailiff_core.fold.log import input_rejected
 

@@ -72,6 +72,30 @@ async def test_commands_of_an_outage_are_read_after_it_and_those_before_the_agen
         assert not place.runs("before")
 
 
+@pytest.mark.parametrize("connected", [True, False])
+@in_virtual_time
+async def test_all_commands_of_a_topic_made_anew_are_read(connected: bool) -> None:
+    """Also where it soon holds more than the link had read of the one before it."""
+    place = Place(await adopted())
+    fence = Fence(**place.node.common(), lease=int(1e12), lost_margin=int(1e12))
+    async with place.linked():
+        for number in range(3):
+            place.send(fence)
+            place.send(place.node.start(f"before-{number}", 10 + number))
+        await asyncio.sleep(1.0)
+        assert place.runs("before-2")
+        if not connected:
+            place.cluster.begin_outage()
+            await asyncio.sleep(LONG)
+        place.cluster.delete_topic(topics.NODE_COMMANDS.name)
+        place.cluster.create_topics(1)
+        for number in range(9):
+            place.send(place.node.start(f"after-{number}", 20 + number))
+        place.cluster.end_outage()
+        await asyncio.sleep(LONG)
+        assert all(place.runs(f"after-{number}") for number in range(9))
+
+
 @in_virtual_time
 async def test_a_start_that_has_begun_is_finished_although_the_connection_is_lost_meanwhile(
     monkeypatch: pytest.MonkeyPatch,

@@ -8,7 +8,7 @@ import pytest
 from bailiff_bus import topics
 from bailiff_bus.messages.rollups import TelemetryWindow
 from bailiff_bus.messages.telemetry import DeviceTelemetry, NodeTelemetry
-from bailiff_bus.port import Message
+from bailiff_bus.port import Message, Span
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.nodes import MAX_DEVICES
 from bailiff_rollup.aggregates import SCHEMA, Aggregates, Entitlement
@@ -128,6 +128,18 @@ def test_what_is_read_again_after_a_crash_comes_to_the_same(crash_after: int) ->
     assert [window for window in counted(again, begin, 6) if window not in windows] == []
     assert again.to_bytes() == whole.to_bytes()
     assert again.size == 6
+
+
+def test_a_topic_made_anew_is_read_from_its_begin_also_after_a_restart() -> None:
+    telemetry = TelemetryRollup()
+    assert telemetry.begin({0: Span(2, 9, "a"), 1: Span(0, 4, "a")}) == {0: 2, 1: 0}
+    telemetry.advance_past(Message(topics.TELEMETRY.name, 0, 6, 1, None, (), b""))
+    assert telemetry.begin({0: Span(2, 9, "a"), 1: Span(0, 4, "a")}) == {0: 7, 1: 0}
+    assert telemetry.begin({0: Span(8, 9, "a")}) == {0: 8}, "expired"
+    again = TelemetryRollup.from_data(json.loads(json.dumps(telemetry.to_data())))
+    assert again.begin({0: Span(1, 90, "b"), 1: Span(0, 4, "b")}) == {0: 1, 1: 0}
+    released = TelemetryRollup.from_data({"offsets": [[0, 7]], "messages": 1, "totals": [], "windows": {}})
+    assert released.begin({0: Span(0, 9, "a")}) == {0: 7}
 
 
 @pytest.mark.slow

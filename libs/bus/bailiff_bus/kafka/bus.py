@@ -44,7 +44,10 @@ class KafkaBus:
     async def _query_spans(self, topic: str) -> Mapping[int, Span]:
         fetcher = await self._connected_fetcher()
         async with broker_call(self.settings, f"return the offsets of {topic}"):
-            return await query_spans(fetcher.client, topic)
+            spans = await query_spans(fetcher.client, topic)
+        for span in spans.values():
+            fetcher.note_id(topic, span.topic_id)
+        return spans
 
     async def reader(self, positions: Sequence[tuple[str, int, int]], wanted: Wanted | None = None) -> Reader:
         """A reader of (topic, partition, offset) positions. wanted: it passes over all other messages."""

@@ -28,6 +28,14 @@ class NoAnswer(Exception):
         self.at = at
 
 
+class TopicMadeAnew(Exception):
+    """The topic is another one than that of the cursor's position."""
+
+    def __init__(self, at: TopicPartition) -> None:
+        super().__init__(at)
+        self.at = at
+
+
 class Cursor:
     """position: the next offset to read. fetch_at: the next one to fetch. error: why nothing more is fetched.
 

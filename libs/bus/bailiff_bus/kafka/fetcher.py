@@ -1,7 +1,7 @@
 """Fetches for all readers of a bus, over connections that they share."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from aiokafka import TopicPartition
@@ -11,17 +11,21 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from bailiff_bus.kafka_settings import KafkaSettings
 
 from .broker_fetches import BrokerFetches
-from .cursor import Cursor, NoAnswer
+from .cursor import Cursor, NoAnswer, TopicMadeAnew
 from .errors import DENIED, broker_call, client_arguments, finish_within
+from .offsets import query_ids
 
 FIRST_RETRY_S, MAX_RETRY_S = 0.05, 1.0
+LOOK_UP_S = 20.0
+"""How often it is looked whether a topic is still the same."""
 
 
 class Fetcher:
     """Each cursor is fetched from the broker that leads its partition.
 
     Partitions whose broker does not answer, or that have none, are looked up again and again; their readers fail
-    after `request_timeout`, each time it has passed.
+    after `request_timeout`, each time it has passed. The readers of a topic that was made anew fail: by its name alone a broker
+    would go on with their offsets.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -31,7 +35,8 @@ class Fetcher:
         self._broker_of: dict[Cursor, BrokerFetches] = {}
         self._lost: dict[Cursor, None] = {}
         self._any_lost = asyncio.Event()
-        self._finding: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._topic_ids: dict[str, str] = {}
         self.failure: Exception | None = None
         """An internal error that ended fetching; every reader raises it."""
 
@@ -39,7 +44,7 @@ class Fetcher:
         """Connect."""
         async with broker_call(self._settings, "answer"):
             await self.client.bootstrap()
-        self._finding = asyncio.create_task(self._find_leaders())
+        self._tasks = [asyncio.create_task(self._find_leaders()), asyncio.create_task(self._look_up_ids())]
 
     async def look_up(self, topics: Iterable[str]) -> None:
         """Look up the leaders of these topics, unless they are known."""
@@ -49,9 +54,9 @@ class Fetcher:
 
     async def close(self) -> None:
         """Close the connections; does not wait for answers."""
-        if self._finding is not None:
-            self._finding.cancel()
-            await asyncio.gather(self._finding, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for broker in self._brokers.values():
             await broker.stop()
         await finish_within(self.client.close(), self._settings.request_timeout)
@@ -83,6 +88,27 @@ class Fetcher:
         if broker is not None:
             broker.drained(cursor)
 
+    def note_id(self, topic: str, topic_id: str) -> None:
+        """The topic has this id now. If it had another, the offsets of its readers are of a topic that is gone."""
+        if self._topic_ids.setdefault(topic, topic_id) == topic_id:
+            return
+        self._topic_ids[topic] = topic_id
+        for cursor in [each for each in (*self._broker_of, *self._lost) if each.at.topic == topic]:
+            self.remove(cursor)
+            cursor.fail(TopicMadeAnew(cursor.at))
+
+    async def _look_up_ids(self) -> None:
+        while True:
+            await self._compare_ids({each.at.topic for each in (*self._broker_of, *self._lost)})
+            await asyncio.sleep(LOOK_UP_S)
+
+    async def _compare_ids(self, topics: Collection[str]) -> None:
+        """Look whether these are still the same topics; not while no broker answers."""
+        if topics:
+            with suppress(KafkaError, OSError):
+                for topic, topic_id in (await query_ids(self.client, sorted(topics))).items():
+                    self.note_id(topic, topic_id)
+
     def _lose(self, cursors: Iterable[Cursor], since: float, error: Exception | None = None) -> None:
         """No broker has answered for these since then. error: where access was denied, readers fail at once."""
         for cursor in cursors:
@@ -110,6 +136,7 @@ class Fetcher:
             pause = min(max(2 * pause, FIRST_RETRY_S), MAX_RETRY_S)
             with suppress(KafkaError):
                 await self.client.force_metadata_update()
+            await self._compare_ids({each.at.topic for each in self._lost})
             for cursor in list(self._lost):
                 self._fail_if_late(cursor)
                 if self._leader(cursor.at) is not None:

@@ -2,7 +2,8 @@
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
@@ -43,13 +44,29 @@ async def query_spans(client: AIOKafkaClient, topic: str) -> Mapping[int, Span]:
             return {partition: Span(begin, ends[partition], topic_id) for partition, begin in begins.items()}
 
 
-async def _leaders(client: AIOKafkaClient, topic: str) -> tuple[str, Mapping[int, int]]:
-    """The topic's id, as Kafka's tools show it, and the leader of each partition, by a query: there may be new partitions."""
+async def query_ids(client: AIOKafkaClient, topics: Collection[str]) -> Mapping[str, str]:
+    """The ids of those topics that exist and may be described."""
+    found = await _described(client, topics)
+    return {topic: _text_of(topic_id) for code, topic, topic_id, *_ in found if code == NoError.errno}
+
+
+async def _described(client: AIOKafkaClient, topics: Collection[str]) -> list[Any]:
     node = client.get_random_node()
     if node is None:
         raise NodeNotReadyError("no broker is known")
-    response = await client.send(node, request(MetadataRequest_v10, named_topics([topic]), False, False, False, {}))
-    ((code, _, topic_id, _, partitions, _, _),) = response.topics
+    response = await client.send(node, request(MetadataRequest_v10, named_topics(topics), False, False, False, {}))
+    found: list[Any] = response.topics
+    return found
+
+
+def _text_of(topic_id: bytes) -> str:
+    """As Kafka's tools show it."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+async def _leaders(client: AIOKafkaClient, topic: str) -> tuple[str, Mapping[int, int]]:
+    """The topic's id, and the leader of each partition, by a query: there may be new partitions."""
+    ((code, _, topic_id, _, partitions, _, _),) = await _described(client, [topic])
     if code == TopicAuthorizationFailedError.errno:
         raise TopicAuthorizationFailedError(topic)
     if not partitions:
@@ -57,7 +74,7 @@ async def _leaders(client: AIOKafkaClient, topic: str) -> tuple[str, Mapping[int
     leaders = {partition: leader for _, partition, leader, *_ in partitions}
     if min(leaders.values()) < 0:
         raise LeaderNotAvailableError(topic)
-    return urlsafe_b64encode(topic_id).decode().rstrip("="), leaders
+    return _text_of(topic_id), leaders
 
 
 async def _offsets(client: AIOKafkaClient, topic: str, leaders: Mapping[int, int], at: int) -> Mapping[int, int]:

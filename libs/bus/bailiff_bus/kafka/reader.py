@@ -9,7 +9,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.port import READ_LIMIT, Message, OffsetOutOfRange, Span, Wanted
 
-from .cursor import Cursor, NoAnswer
+from .cursor import Cursor, NoAnswer, TopicMadeAnew
 from .errors import broker_call
 from .fetcher import Fetcher
 
@@ -44,6 +44,8 @@ class KafkaReader:
             ((at, offset),) = error.args[0].items()
             await self._raise_if_gone(at, offset)
             return []
+        except TopicMadeAnew as error:
+            raise await self._made_anew(error) from None
         except NoAnswer as error:
             await self._spans(error.at.topic)
             return []
@@ -123,6 +125,16 @@ class KafkaReader:
                 del self._ready[cursor]
                 self._fetcher.place(cursor)
                 raise error
+
+    async def _made_anew(self, error: TopicMadeAnew) -> OffsetOutOfRange:
+        at, cursor = error.at, self._cursors[error.at]
+        try:
+            span = (await self._spans(at.topic))[at.partition]
+        except Exception:
+            self._fetcher.remove(cursor)
+            cursor.fail(error)  # until it can be said what the new topic holds
+            raise
+        return OffsetOutOfRange(at.topic, at.partition, cursor.position, span)
 
     async def _raise_if_gone(self, at: TopicPartition, offset: int) -> None:
         """Raise only if the error still holds: a seek or an append may have made it obsolete."""

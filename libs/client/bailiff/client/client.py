@@ -21,7 +21,7 @@ from bailiff_core.fold import apply
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.placement_ranges import runs_of
 from bailiff_core.records import Break, ChainHead, Wire, continues, decode
-from bailiff_core.records.facts import InputRejected, PoolCreated, RequestId
+from bailiff_core.records.facts import InputRejected, InputsAdvanced, PoolCreated, RequestId
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_log.job_index import JobIndex
 from bailiff_log.projection import Projection
@@ -451,6 +451,9 @@ class Client:
         away. By its place in the topic, as anybody can send what is rejected under another's source and id.
         """
         data, cause = entry.record.data, entry.record.cause
+        if isinstance(data, InputsAdvanced) and topics.REQUESTS.name in data.topic_ids:
+            self._outcomes_at.clear()  # places in a topic that is gone
+            self._shed.clear()
         if not isinstance(data, InputRejected) or data.topic != topics.REQUESTS.name:
             if cause in self._sent:
                 partition, offset = map(int, cause.split("/")[1:])

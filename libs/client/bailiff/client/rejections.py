@@ -45,6 +45,7 @@ REFUSALS = frozenset(
         "archive-log-broken",
         "archive-log-lost",
         "archive-not-sealed",
+        "topic-made-anew",
         "state-diverged",
         UNREAD,
     }
@@ -125,7 +126,7 @@ class PoolAlarms:
     def __init__(self, bus: Bus) -> None:
         self._bus, self._trust = bus, Trust()
         self._found: dict[str | None, dict[tuple[str, str], _Kind]] = {}  # by proven sender; None: of all others
-        self._read_to: dict[int, int] = {}
+        self._read_to: dict[tuple[str, int], int] = {}  # by the topic's id and partition
         self._unread: Rejection | None = None
         self._reading = asyncio.Lock()
 
@@ -169,7 +170,7 @@ class PoolAlarms:
             return
         starts = {}
         for number, span in spans.items():
-            read_to = self._read_to.get(number, span.begin)
+            read_to = self._read_to.get((span.topic_id, number), span.begin)
             known = read_to if span.begin <= read_to <= span.end else span.begin
             starts[number] = max(known, span.end - MAX_READ)
             if left := starts[number] - known:
@@ -183,7 +184,7 @@ class PoolAlarms:
             while any(reader.position(topic, number) < spans[number].end for _, number, _ in unread):
                 for message in await reader.read(wait=READ_S):
                     self._take(state.pool, message)
-                    self._read_to[message.partition] = message.offset + 1
+                    self._read_to[spans[message.partition].topic_id, message.partition] = message.offset + 1
         except OffsetOutOfRange:
             self._read_to.clear()  # retention deleted them meanwhile, or the topic was made anew
         finally:

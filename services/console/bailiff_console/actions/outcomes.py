@@ -7,7 +7,7 @@ from contextlib import suppress
 from bailiff.client.client import Outcome, Place, SentRequest, request_of
 from bailiff_bus.topics import REQUESTS
 from bailiff_core.model.placement_ranges import runs_of
-from bailiff_core.records.facts import AttachEnded, AttachGranted, AttachReady, InputRejected
+from bailiff_core.records.facts import AttachEnded, AttachGranted, AttachReady, InputRejected, InputsAdvanced
 from bailiff_log.reader import Entry
 
 
@@ -31,7 +31,9 @@ class PendingOutcomes:
         if not self._accepted:
             return
         data, request = entry.record.data, request_of(entry)
-        if isinstance(data, InputRejected) and data.topic == REQUESTS.name:
+        if isinstance(data, InputsAdvanced) and REQUESTS.name in data.topic_ids:
+            self._unclaimed.clear()  # places in a topic that is gone
+        elif isinstance(data, InputRejected) and data.topic == REQUESTS.name:
             self._reject(data, Outcome(False, entry.record.seq, data.code, data.reason))
         elif request is not None and request.source == self.source:
             for future in self._accepted.get((request.id, request.owner), ()):

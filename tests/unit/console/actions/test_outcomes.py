@@ -10,7 +10,7 @@ from tests.unit.bus.virtual_time import run
 from bailiff.client.client import Outcome, SentRequest
 from bailiff_console.actions.outcomes import PendingOutcomes
 from bailiff_core.records import Wire
-from bailiff_core.records.facts import InputRejected, NodeReturned, RequestId
+from bailiff_core.records.facts import InputRejected, InputsAdvanced, NodeReturned, RequestId
 from bailiff_core.records.payload import Fact
 from bailiff_log.reader import Entry
 
@@ -72,3 +72,9 @@ def test_the_rejection_of_another_message_under_its_source_and_id_does_not(ackno
 def test_a_request_is_accepted_under_its_signer_s_id_only(acknowledged: int) -> None:
     assert answer(acceptance(OWNER), acknowledged=acknowledged) == Outcome(True, 2)
     assert answer(acceptance(""), acknowledged=acknowledged) is None
+
+
+def test_the_rejection_of_a_message_of_an_earlier_topic_does_not() -> None:
+    """Its requests had the same places."""
+    anew = record(InputsAdvanced(topic_ids={"bailiff.requests": "another"}))
+    assert answer(rejection(7), anew, acknowledged=2) is None
