@@ -245,7 +245,7 @@ def test_accounts_that_work_together_evict_a_job_as_often_as_each_alone_may(step
 def _finds_all_that_are_spared(state: PoolState) -> None:
     """The index of who left for whom, as it was kept, leads to every job that is spared."""
     for preemptor in state.jobs.values():
-        found = evicted_in_vain(state, preemptor)
+        found = evicted_in_vain(state, "preempt", preemptor)
         assert {job.id for job in state.active_jobs() if is_spared(state, found, job)} <= set(may_be_spared(state, found))
 
 

@@ -35,8 +35,9 @@ def spared_sentences(state: PoolState, job: Job) -> Iterable[Sentence]:
     """Which jobs it may not preempt for now, as they were evicted in vain."""
     found = spared(state, job)
     for name, entry in found.items():
-        why = f"it was evicted in vain for jobs of {job.user if job.user_verified else UNVERIFIED} (rule {evicted_in_vain.NAME})"
-        yield Sentence(f"It spares {name} until {clock(entry.until)}: {why}.", seqs_of(entry.seq))
+        how = "in vain" if entry.until > state.now else f"{count_text(entry.often, 'time')}, without a day in between,"
+        why = f"it was evicted {how} for jobs of {job.user if job.user_verified else UNVERIFIED} (rule {evicted_in_vain.NAME})"
+        yield Sentence(f"It spares {name} until {clock(max(entry.until, entry.often_until))}: {why}.", seqs_of(entry.seq))
     if found and not job.user_verified:
         yield Sentence("These users count as one, as anybody can invent names; jobs of signed requests count by their owner.", ())
 

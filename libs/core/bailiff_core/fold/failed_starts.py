@@ -1,4 +1,4 @@
-"""Attempts that never started: they are counted, and exclude the nodes that refused them. And what was evicted in vain.
+"""Attempts that never started: they are counted, and exclude the nodes that refused them. And what was evicted in vain, or often.
 
 What left for an attempt left in vain if that ended within `restarts.max_backoff` of its start. Whose job the attempt was answers
 for it: all jobs of that owner spare who left, for `restarts.max_backoff`, twice as long after each further time, up to `LONGEST`.
@@ -6,11 +6,16 @@ If others ended the attempt, its owner does not answer: who evicts a job that ha
 for it, too, and may not evict it while it spares one of those. So somebody answers for each eviction in vain, but for those that
 an operator, a drain, a policy or the loss of a node ended; and nobody can evict a job again and again by jobs that do not run,
 whatever is cancelled and submitted anew, and whoever helps.
+
+What jobs that are of use evict by priority is counted, too: once one owner's jobs have evicted a job `MOST` times, without a day
+between two of them, they spare it for an hour, after that and each further time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.policy import Action
 from bailiff_core.model.scheduling_class import scheduling_class_of
 from bailiff_core.model.state import ENDED, NOTHING, Eviction, Job, PoolState, Spared, Task
 from bailiff_core.permissions import Requester, oversees
@@ -19,6 +24,8 @@ from .open_jobs import user_key
 
 LONGEST = 3_600_000_000
 """The longest time for which the jobs of one owner spare another, µs, unless `restarts.max_backoff` is longer."""
+MOST = 24
+"""So often the jobs of one owner may evict the same job, before they spare it for `LONGEST` after each time."""
 FORGOTTEN_AFTER = 86_400_000_000
 """After so long without a further time, µs, it begins anew."""
 BY_ITSELF = ("failed", "yielded", "timed-out")
@@ -100,6 +107,8 @@ def note_left(state: PoolState, victim: Job) -> None:
         if preemptor is None or eviction.in_vain is False:
             continue
         set_victims(state, preemptor, _in_vain(state, preemptor) | left)
+        if victim.eviction is not None and victim.eviction.for_job == name and victim.eviction.cause == "preemption":
+            _note_evicted(state, preemptor, victim)
         if eviction.in_vain or preemptor.phase in ENDED:
             _answer(state, preemptor, list(left), "given-up")
 
@@ -134,17 +143,19 @@ def may_be_spared(state: PoolState, in_vain: Iterable[str]) -> Iterator[str]:
 
 
 def spared(state: PoolState, preemptor: Job) -> dict[str, Spared]:
-    """The jobs that the preemptor's owner spares now, as they were evicted in vain for its jobs."""
+    """The jobs that the preemptor's owner spares now, as they were evicted in vain, or often, for its jobs."""
     jobs = state.spared.get(user_key(preemptor.user, preemptor.user_verified), {})
-    return {name: entry for name, entry in jobs.items() if entry.until > state.now}
+    return {name: entry for name, entry in jobs.items() if max(entry.until, entry.often_until) > state.now}
 
 
-def evicted_in_vain(state: PoolState, preemptor: Job) -> dict[str, int | None]:
+def evicted_in_vain(state: PoolState, action: Action, preemptor: Job) -> dict[str, int | None]:
     """The jobs that were evicted in vain for the preemptor, or a job of its owner, and until when that counts, µs.
 
-    `None`: until the preemptor has run.
+    And those that were evicted often, under preempt: what a project reclaims is its own. `None`: until the preemptor has run.
     """
-    until: dict[str, int | None] = {name: entry.until for name, entry in spared(state, preemptor).items()}
+    found = spared(state, preemptor)
+    ends = {name: max(each.until, each.often_until) if action == "preempt" else each.until for name, each in found.items()}
+    until: dict[str, int | None] = {name: end for name, end in ends.items() if end > state.now}
     return until | dict.fromkeys(preemptor.victims_in_vain)
 
 
@@ -212,18 +223,39 @@ def _answer(state: PoolState, job: Job, names: list[str], why: str) -> None:
             _note_spared(state, job, victim)
 
 
-def _note_spared(state: PoolState, preemptor: Job, victim: Job) -> None:
+def _counts_against(preemptor: Job, victim: Job) -> str:
+    """Whose doing it is that the victim leaves for the preemptor; empty: nobody's, as both are of one verified owner."""
     owner = user_key(preemptor.user, preemptor.user_verified)
-    own = preemptor.user_verified and owner == user_key(victim.user, victim.user_verified)
-    if victim.phase in ENDED or own:
+    return "" if preemptor.user_verified and owner == user_key(victim.user, victim.user_verified) else owner
+
+
+def _note_evicted(state: PoolState, preemptor: Job, victim: Job) -> None:
+    """The victim has left for the preemptor, whole, whatever comes of that."""
+    owner = _counts_against(preemptor, victim)
+    if not owner:
+        return
+    lately = {name: each for name, each in victim.evicted_for.items() if state.now < each[1] + FORGOTTEN_AFTER}
+    times = lately[owner][0] + 1 if owner in lately else 1
+    victim.evicted_for = lately | {owner: (times, state.now)}
+    if times >= MOST:
+        jobs = state.spared.setdefault(owner, {})
+        known = jobs.get(victim.id) or Spared(0, 0, state.seq)
+        jobs[victim.id] = replace(known, seq=state.seq, often=times, often_until=state.now + LONGEST)
+
+
+def _note_spared(state: PoolState, preemptor: Job, victim: Job) -> None:
+    owner = _counts_against(preemptor, victim)
+    if victim.phase in ENDED or not owner:
         return
     for other, jobs in list(state.spared.items()):
-        for name in [name for name, entry in jobs.items() if state.now >= entry.until + FORGOTTEN_AFTER]:
+        over = [name for name, each in jobs.items() if state.now >= max(each.until, each.often_until) + FORGOTTEN_AFTER]
+        for name in over:
             _forget_spared(state, other, name)
     jobs = state.spared.setdefault(owner, {})
     known, first = jobs.get(victim.id), state.rules.restarts.max_backoff
     times = 0 if known is None else known.times - (state.now < known.until)
-    jobs[victim.id] = Spared(times + 1, state.now + min(first << min(times, 16), max(first, LONGEST)), state.seq)
+    until = state.now + min(first << min(times, 16), max(first, LONGEST))
+    jobs[victim.id] = replace(known or Spared(0, 0, 0), times=times + 1, until=until, seq=state.seq)
 
 
 def forget_failed_starts(state: PoolState, job: Job) -> None:

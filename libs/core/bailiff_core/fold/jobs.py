@@ -278,7 +278,7 @@ def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
         job.tasks = []
         job.eviction = None
     job.reserved_until = job.stale_since = job.operator_request = job.paused_seq = None
-    job.holds = NOTHING
+    job.holds = job.evicted_for = NOTHING
     forget_saving(job)
     set_snapshot(state, job, None)
     state.indices.retry_unschedulable = True

@@ -388,6 +388,8 @@ class Job:
         refused_by: Nodes that did not start its tasks, and are excluded for it: in `excluded_nodes` of its demand.
         assigned_at: When its attempt could start, no task being reserved any more.
         victims: Who left for its attempt, or for a job that had not run for long when it evicted that, and when, µs.
+        evicted_for: How often jobs of each owner (`user_key`) have evicted it by priority, without a day in between, and when
+            last, µs.
         victims_in_vain: Victims of its attempts that did not start, or ended by themselves at once: it evicts none again before
             it has run.
     """
@@ -465,10 +467,12 @@ class Job:
     assigned_at: int | None = None
     victims: Mapping[str, int] = field(default_factory=_nothing)
     victims_in_vain: tuple[str, ...] = ()
+    evicted_for: Mapping[str, tuple[int, int]] = field(default_factory=_nothing)
 
     def share_empty(self) -> None:
         """Lets a job that was read from a snapshot share `NOTHING`."""
         self.holds, self.waits_for, self.victims = self.holds or NOTHING, self.waits_for or NOTHING, self.victims or NOTHING
+        self.evicted_for = self.evicted_for or NOTHING
 
     @property
     def queued_since(self) -> int:
@@ -551,17 +555,21 @@ class Preemption:
 
 @dataclass(slots=True)
 class Spared:
-    """A job that was evicted in vain for jobs of one owner, which evict it no more until then.
+    """A job that was evicted in vain, or often, for jobs of one owner, which evict it no more until then.
 
     Attributes:
-        times: How often, each time after `until`. The first one that succeeded counts as none.
+        times: How often in vain, each time after `until`. The first one that succeeded counts as none.
         until: µs.
         seq: The record that showed it last.
+        often: How often it was evicted by priority, in vain or not, once that is too often.
+        often_until: Until when they do not preempt it, µs, for having done so too often; they may reclaim from it.
     """
 
     times: int
     until: int
     seq: int
+    often: int = 0
+    often_until: int = 0
 
 
 @dataclass(slots=True)
@@ -771,7 +779,7 @@ class PoolState:
         displaced_by: By victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
         entitlements_changed: The last record of `fold/entitlement_changes.py`.
         refusals: By name of a node, the jobs that it did not start.
-        spared: By owner of preemptors (`user_key`), jobs that were evicted for them in vain (`fold/failed_starts.py`).
+        spared: By owner of preemptors (`user_key`), jobs that were evicted for them in vain, or often (`fold/failed_starts.py`).
         freed_seq: The last record after which a job that did not fit may fit.
         dependents: By job, the jobs that wait for it.
         attachments: By the seq of `AttachGranted` (`fold/attachments.py`).

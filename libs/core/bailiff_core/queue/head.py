@@ -57,7 +57,7 @@ class BackfilledVictims:
         self._head = head
         self._key = queue_key(head.job)
         self._rules = snapshot.state.rules
-        self._in_vain = evicted_in_vain(snapshot.state, head.job)
+        self._in_vain = evicted_in_vain(snapshot.state, "preempt", head.job)
         self._by_preempt = "preempt" in self._rules.preemption.actions
         self._checked: dict[tuple[int, bool], tuple[bool, bool]] = {}
 
