@@ -147,3 +147,27 @@ def test_a_limit_of_devices_stays_with_the_name_until_an_operator_states_another
 
 def permit_of(node: str, story: Story, *, until: int) -> None:
     permitted(story, node, until=story.state.now + until)
+
+
+def test_of_names_that_no_node_has_the_newest_limits_are_kept(monkeypatch):
+    monkeypatch.setattr("bailiff_core.fold.keys.MAX_LIMITS", 3)
+    state = PoolState(now=DAY, root_key=ROOT)
+
+    def fold(fact: facts.EnrolmentPermitted | facts.NodeEnrolled | facts.KeyRevoked) -> None:
+        state.seq += 1
+        FOLDS[type(fact)](state, fact)
+
+    def permit(node: str, until: int) -> None:
+        about = {"node": node, "key": key(1), "expires": state.now + until, "max_devices": 4}
+        fold(facts.EnrolmentPermitted(request=request(f"permit-{node}-{state.seq}"), **about))
+
+    permit("open", DAY)
+    fold(facts.NodeEnrolled(node="joined", key=key(10), encryption_key=key(11), by="certificate"))
+    permit("joined", -SECOND)
+    for number in range(6):
+        permit(f"n{number}", -SECOND)
+    permit("n3", -SECOND)
+    assert list(state.permits) == ["open", "n4", "n5", "n3"]
+    assert state.device_limit("joined") == 4, "what a node has is not among them"
+    fold(facts.KeyRevoked(key=key(10), request=request("revoke-10")))
+    assert list(state.permits) == ["open", "n5", "n3", "joined"]

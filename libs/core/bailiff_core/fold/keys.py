@@ -7,6 +7,8 @@ from .log import remember
 from .registry import folds
 
 MAX_WAITING_NODES = 100
+MAX_LIMITS = 10_000
+"""Of names that no node has, and nobody may enrol under now, so many keep the limit of their devices: the newest."""
 
 
 @folds(facts.KeyRevoked)
@@ -17,6 +19,7 @@ def key_revoked(state: PoolState, fact: facts.KeyRevoked) -> None:
     for name, node in state.enrolled.items():
         if node.key == fact.key and node.max_devices is not None:
             state.permits.setdefault(name, EnrolmentPermit(state.seq, None, None, 0, node.max_devices))
+    _forget_limits(state)
     state.enrolled = {name: node for name, node in state.enrolled.items() if node.key != fact.key}
     remember(state, fact.request)
 
@@ -40,14 +43,23 @@ def log_keys(state: PoolState) -> LogKeys | None:
 def enrolment_permitted(state: PoolState, fact: facts.EnrolmentPermitted) -> None:
     """Replaces an earlier permit for this name. Expired permits are dropped, unless they limit devices.
 
-    A limit counts at once, and until an operator states another one.
+    A limit counts at once, and until an operator states another one, or 10,000 others are newer.
     """
     most = fact.max_devices if fact.max_devices is not None else state.device_limit(fact.node)
     kept = {name: each for name, each in state.permits.items() if each.expires >= state.now or each.max_devices is not None}
+    kept.pop(fact.node, None)
     state.permits = kept | {fact.node: EnrolmentPermit(state.seq, fact.token_key, fact.key, fact.expires, most)}
+    _forget_limits(state)
     if fact.node in state.enrolled:
         state.enrolled[fact.node].max_devices = most
     remember(state, fact.request)
+
+
+def _forget_limits(state: PoolState) -> None:
+    """Drops the oldest expired permits, which only limit devices."""
+    expired = [name for name, each in state.permits.items() if each.expires < state.now]
+    for name in expired[: max(0, len(expired) - MAX_LIMITS)]:
+        del state.permits[name]
 
 
 @folds(facts.NodeWaiting)
