@@ -117,13 +117,13 @@ def test_what_make_up_prints_works_as_typed_and_again(folder: Path) -> None:
 
 HOW_TO = (
     *("projects", "submit", "policy", "explain", "eviction-times", "receipt", "nodes", "accounting", "prove", "retention"),
-    *("replay", "what-if", "archive", "dataset", "permissions"),
+    *("replay", "what-if", "archive", "dataset", "permissions", "security", "survive-preemption"),
 )
 """Pages whose commands a user of `make up` can type."""
 ELSEWHERE = (
     *("--mig", "--interactive", "nvlink", "-f train-7.yaml", "--install-completion", "bailiff top", "list --watch"),
     *("node enrol", "gpu-07", "bailiff engine keep", "pool create", "topics create", "node return", "node replace", "drain NODE"),
-    *("check-receipt", "--root ROOT_KEY", "LOG.jsonl", "--from 2026-11-01"),
+    *("check-receipt", "--root ROOT_KEY", "LOG.jsonl", "--from 2026-11-01", "--name net-2"),
 )
 """What needs other machines, other programs, or what only a later week has."""
 PLACEHOLDERS = {

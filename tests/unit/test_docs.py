@@ -259,13 +259,17 @@ def test_no_path_of_one_machine() -> None:
 
 
 def test_commands_exist() -> None:
-    commands = root_command().commands
+    commands, context = root_command().commands, root_command().make_context("bailiff", ["--help"], resilient_parsing=True)
+    own = [option for each in root_command().get_params(context) for option in each.opts]
 
     def faults(_: Path, text: str) -> Iterator[str]:
         for first, second in re.findall(COMMAND + r"([a-z][a-z-]*)(?: ([a-z][a-z-]*)\b)?", "\n".join(code(text))):
             inner = getattr(commands.get(first), "commands", None)
             if first not in commands or (inner is not None and second and second not in inner):
                 yield f"bailiff {first} {second}"
+        for option in re.findall(r"(?<!user )(?:^|\s)bailiff (--?[a-z][a-z-]*)", "\n".join(code(text))):
+            if option not in own:
+                yield f"bailiff {option} …: the options of a command stand behind its name"
 
     assert on_pages(faults) == {}
 

@@ -114,7 +114,7 @@ def keys_denial(policy: Policy, requester: Requester) -> Denial | None:
     return Denial(
         "keys",
         f"{requester.text} may not: only the root key, or an operator named in the policy, by a signed request: "
-        "bailiff --key ROOT_KEY_FILE …",
+        "bailiff … --key ROOT_KEY_FILE",
     )
 
 
