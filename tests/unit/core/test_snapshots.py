@@ -27,7 +27,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.model.work_lost import NO_LOSS, Loss, loss_now
 from bailiff_core.records import facts
 from bailiff_eviction_executor.pending_messages import pending_commands, pending_saves, pending_snapshot_steps
-from bailiff_log.accounting_rows import Accounting
+from bailiff_log.accounting_rows import Accounting, LostWork
 from bailiff_service.pool_metrics import pool_samples
 
 CPU, OTHER_CPU = digest("avx512"), digest("avx2")
@@ -148,7 +148,8 @@ def accounted(story: Story) -> list[tuple[str, int]]:
     for record in story.records:
         apply(state, record)
         accounting.at(state, record, stored=False)
-    return [(cause, work) for *_, cause, _, _, work, _ in (row.values for row in accounting.lost.begun)]
+    lost = [LostWork(*row.values) for row in accounting.lost.begun]
+    return [(each.cause, each.work_gpu_ms) for each in lost]
 
 
 def test_a_saved_eviction_costs_no_work_and_the_explanation_says_how_long_the_job_was_away(story: Story) -> None:
