@@ -58,6 +58,7 @@ DATA: dict[str, dict[str, Any]] = {
     "JobPaused": {"request": REQUEST, "job": "train-7", "reason": "bad data"},
     "JobCheckpointRequested": {"request": REQUEST, "job": "train-7", "reason": "before the new script"},
     "JobCheckpointDue": {"job": "train-7", "attempt": 1},
+    "ParkedJobSaveDue": {"job": "train-7", "attempt": 1, "why": "park-limit"},
     "SnapshotExpired": {"job": "train-7", "attempt": 1, "lost_gpu_ms": 7_200_000},
     "JobResumed": {"request": REQUEST, "job": "train-7"},
     "JobMigrationRequested": {"request": REQUEST, "job": "train-7", "node": "gpu-02", "reason": "noise"},
@@ -132,6 +133,14 @@ DATA: dict[str, dict[str, Any]] = {
     "TaskReleased": {**TASK, "after": [{"device": "G0", "memory_used": 0, "processes": 0}]},
     "TaskVanished": TASK,
     "EvictionStageReached": {**TASK, "stage": "term_sent", "elapsed": 2 * SECOND},
+    "ParkedTaskStageReached": {
+        **TASK,
+        "stage": "park_lost",
+        "driver": "park",
+        "bytes": 1 << 30,
+        "reason": "its processes have ended",
+        "lost_gpu_ms": 3_600_000,
+    },
     "SnapshotStageReached": {
         **TASK,
         "stage": "stored",
@@ -242,6 +251,7 @@ JobEvictionRequested: eviction requested   train-7  noon
 JobPaused: job paused           train-7  bad data
 JobCheckpointRequested: save requested       train-7  by its nodes, while it runs: before the new script
 JobCheckpointDue: save due             train-7  its nodes save it while it runs
+ParkedJobSaveDue: save due             train-7  it has been parked for long: its node saves it to disk
 SnapshotExpired: snapshot over        train-7  kept as long as the policy says: it begins anew, which loses 2.0 GPU-h of work
 JobResumed: job resumed          train-7  returns to the queue
 JobMigrationRequested: migration requested  train-7  to gpu-02: noise
@@ -281,6 +291,7 @@ TaskExited: task exited          train-7/0  on gpu-01, attempt 2, by signal 9 (S
 TaskReleased: task released        train-7/0  on gpu-01, 1 device verified free
 TaskVanished: task vanished        train-7/0  on gpu-01, unknown to its node; exit status unknown
 EvictionStageReached: eviction             train-7/0  TERM sent, on gpu-01, 2s after the notice
+ParkedTaskStageReached: parked               train-7/0  lost while parked, on gpu-01, its processes have ended, which loses 1.0 GPU-h of work
 SnapshotStageReached: snapshot             train-7/0  snapshot stored, on gpu-01, 1GiB by criu, 2s after it was ordered
 TaskProgressed: progress             train-7/0  on gpu-01, step 130 of 500, checkpoint of step 120, 256MiB in 1s, 3s ago
 TaskResumed: task resumed         train-7/0  on gpu-01, attempt 2, at step 120, saved by attempt 1, 10 steps lost, 1 damaged checkpoint skipped

@@ -13,6 +13,8 @@ from bailiff_devstack.simulated_node import SimulatedInventory
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.disk import MemoryStorage
 from bailiff_node_agent.reporter import decode_report
+from bailiff_node_agent.runtime.cgroups import Cgroups
+from bailiff_node_agent.runtime.freezer import Freezer
 from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.settings import SNAPSHOTS
 from bailiff_service.clock_and_ids import SYSTEM
@@ -41,11 +43,13 @@ class World:
         self.running: asyncio.Task[None] | None = None
         self.checkpoints = folder / "checkpoints"
         self.seq = 10
+        self.cgroups: Cgroups | None = None
+        self.freezer: Freezer | None = None
         for each in ("logs", "checkpoints", "work"):
             (folder / each).mkdir(exist_ok=True)
 
     async def agent_starts(self, **parts: Any) -> None:
-        runtime = ProcessRuntime(self.folder, criu=self.criu)
+        runtime = ProcessRuntime(self.folder, criu=self.criu, cgroups=self.cgroups, freezer=self.freezer)
         given = {"folder": self.folder, "checkpoints": self.checkpoints, **parts}
         inventory = SimulatedInventory("2xH100-80GB", "n1")
         context = context_on(self.storage, inventory=inventory, runtimes={"process": runtime}, **given)

@@ -18,6 +18,7 @@ from bailiff_core.lifecycle.enforcement import enforcement
 from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions, shortened_graces, stuck_at, stuck_evictions
 from bailiff_core.lifecycle.idle import idle_jobs
 from bailiff_core.lifecycle.operator_actions import drain_deadlines, drains, paused_jobs, requested_evictions
+from bailiff_core.lifecycle.parked_jobs import parked_jobs
 from bailiff_core.lifecycle.periodic_snapshots import expired_snapshots, periodic_snapshots
 from bailiff_core.lifecycle.reservations import moved_jobs, reservations
 from bailiff_core.lifecycle.resize import resized_gangs
@@ -73,6 +74,7 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (ageing, ALWAYS),
     (periodic_snapshots, ALWAYS),
     (expired_snapshots, ALWAYS),
+    (parked_jobs, ALWAYS),
     (idle_jobs, ALWAYS),  # before proposals: nobody is displaced for a job that is paused
     (share_turns, ALWAYS),  # before proposals, which are judged by the shares
     (proposal_decisions, SELECTING),

@@ -143,10 +143,14 @@ def capacity_of(node: Node, policy: Policy | None) -> int:
     return 0 if node.state == "lost" else int(usable_gpu_milli(node, policy))
 
 
+WITH_SNAPSHOT = (facts.TaskStarted, facts.TaskRestoreFailed, facts.ParkedTaskStageReached, decisions.SnapshotExpired)
+"""Records that a snapshot is of no use, where they name a loss."""
+
+
 def lost_work_of(state: PoolState, record: Record) -> tuple[Key, LostWork] | None:
     """The row of `lost_work` that this record gives. state: right after it."""
     data = record.data
-    if isinstance(data, facts.TaskStarted | facts.TaskRestoreFailed | decisions.SnapshotExpired):
+    if isinstance(data, WITH_SNAPSHOT):
         return _lost_with_snapshot(state, data)
     if not isinstance(data, decisions.JobRequeued | decisions.JobShrunk | decisions.JobEnded):
         return None
@@ -159,7 +163,8 @@ def lost_work_of(state: PoolState, record: Record) -> tuple[Key, LostWork] | Non
 
 
 def _lost_with_snapshot(
-    state: PoolState, data: facts.TaskStarted | facts.TaskRestoreFailed | decisions.SnapshotExpired
+    state: PoolState,
+    data: facts.TaskStarted | facts.TaskRestoreFailed | facts.ParkedTaskStageReached | decisions.SnapshotExpired,
 ) -> tuple[Key, LostWork] | None:
     """The work that only a snapshot had which could not be restored, or had expired."""
     if not data.lost_gpu_ms:
@@ -167,7 +172,7 @@ def _lost_with_snapshot(
     job = state.jobs[data.job]
     models = allocated_by_model(state, job, job.tasks)
     gpus = sum(models.values()), json_of(models)
-    outcome = "expired" if isinstance(data, decisions.SnapshotExpired) else "not-restored"
+    outcome = "expired" if isinstance(data, decisions.SnapshotExpired) else "not-restored"  # or lost while it was parked
     return (job.id, job.seq), LostWork(data.attempt, job.class_name, "restore", outcome, *gpus, data.lost_gpu_ms, 0)
 
 

@@ -1,5 +1,5 @@
 """Snapshots that nobody needs: the nodes that have stored them are told to remove them, once a newer one is on record, when
-their job ends, however it does, and when it has not run for as long as the policy keeps them.
+their job ends, however it does, when it starts without them, and when it has not run for as long as the policy keeps them.
 
 What was stored is known from the records since this writer began; of before, the state has the newest of each job.
 """
@@ -12,7 +12,14 @@ from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.decisions import JobEnded, JobRequeued, SnapshotExpired
-from bailiff_core.records.facts import EvictionStageReached, NodeJoined, SnapshotStageReached
+from bailiff_core.records.facts import (
+    EvictionStageReached,
+    NodeJoined,
+    ParkedTaskStageReached,
+    SnapshotStageReached,
+    TaskRestoreFailed,
+    TaskStarted,
+)
 
 MOST_AT_ONCE = 500
 
@@ -34,8 +41,8 @@ class EndedSnapshots:
     def observe(self, state: PoolState, record: Record) -> Iterator[RemoveSnapshots]:
         """The commands that this record leads to."""
         match record.data:
-            case (EvictionStageReached() | SnapshotStageReached()) as stored if (
-                stored.stage == "stored" and stored.sha256 is not None
+            case (EvictionStageReached() | SnapshotStageReached() | ParkedTaskStageReached()) as stored if (
+                stored.stage in ("stored", "parked") and stored.sha256 is not None
             ):
                 job, sha256 = stored.job, stored.sha256
                 kept = TaskSnapshot(job=job, attempt=stored.attempt, task=stored.task, sha256=sha256)
@@ -43,7 +50,9 @@ class EndedSnapshots:
                 yield from self._replaced(state, job)
             case SnapshotStageReached(job=job) | JobRequeued(job=job):
                 yield from self._replaced(state, job)
-            case JobEnded(job=job) | SnapshotExpired(job=job):
+            case TaskStarted(not_restored="") | ParkedTaskStageReached():
+                pass
+            case JobEnded(job=job) | SnapshotExpired(job=job) | TaskStarted(job=job) | TaskRestoreFailed(job=job):
                 for name, kept in self._stored.pop(job, ()):
                     self._due.setdefault(name, []).append(kept)
                     yield from self._commands(state, name)

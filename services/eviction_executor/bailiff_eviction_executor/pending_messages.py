@@ -10,6 +10,7 @@ from bailiff_core.lifecycle.coordinated_checkpoint import common_step
 from bailiff_core.model.evictions import active_evictions, evictions_of
 from bailiff_core.model.grace import term_after
 from bailiff_core.model.job_spec import WORKLOAD_UID
+from bailiff_core.model.parking import parked_on
 from bailiff_core.model.snapshots import is_saving_over, restore_step, save_step, saved_by, saving_step
 from bailiff_core.model.state import Eviction, Job, PoolState, Preemption, Task
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -76,6 +77,7 @@ def pending_commands(state: PoolState) -> Iterator[Evict | CancelEviction]:
                     nominated=_nominates(state, eviction, node),
                     save=save,
                     together=save in ("snapshot", "auto") and len(entry.tasks) > 1,
+                    park=eviction.parks and save in ("snapshot", "auto"),
                 )
 
 
@@ -137,7 +139,13 @@ def pending_snapshot_steps(state: PoolState) -> Iterator[SnapshotStep]:
 
 
 def pending_saves(state: PoolState) -> Iterator[SaveTasks]:
-    """Tasks to save while they run, until each is stored or has failed: the agent of one may have started anew meanwhile."""
+    """Tasks to save while they run, or are parked, until each is stored or has failed: the agent may have started anew."""
+    for job in map(state.jobs.__getitem__, state.parked):
+        has_it, kept = parked_on(state, job), job.snapshot
+        if has_it is None or kept is None or kept.save_seq is None or kept.save_failed or job.tasks:
+            continue
+        about = {**_common(state, job, has_it.number, kept.save_seq), "attempt": kept.attempt}
+        yield SaveTasks(**about, tasks=tuple(each.task for each in kept.tasks))
     for job in map(state.jobs.__getitem__, state.saving):
         for node, tasks in _by_node(_being_saved(job)):
             yield SaveTasks(**_common(state, job, node, job.saving_seq or 0), tasks=tasks, together=len(job.tasks) > 1)

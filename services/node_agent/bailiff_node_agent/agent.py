@@ -43,6 +43,7 @@ from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.tasks.evictions import EvictionDriver
 from bailiff_node_agent.tasks.exits import ExitHandler
 from bailiff_node_agent.tasks.message_pump import MessagePump
+from bailiff_node_agent.tasks.parking import Parker
 from bailiff_node_agent.tasks.pods import watch_foreign_pods
 from bailiff_node_agent.tasks.release import Releaser
 from bailiff_node_agent.tasks.saving import Saver
@@ -99,10 +100,14 @@ class Agent:
         stages = EvictionStages(context.evictions, clock_and_ids, reporter)
         messages = MessagePump(context, tasks, stages, reporter, background, clock_and_ids)
         releaser = Releaser(context, tasks, quarantine, shares, scratch, reporter, background)
-        exits = ExitHandler(tasks, messages, stages, releaser, reporter, background)
-        self._starter = TaskStarter(context, tasks, quarantine, shares, scratch, exits, releaser, reporter, background)
         saver = Saver(context, stages, clock_and_ids, reporter)
-        self._evictions = EvictionDriver(context, tasks, messages, stages, exits, reporter, background, clock_and_ids, saver)
+        parker = Parker(context, tasks, stages, clock_and_ids, reporter, saver)
+        exits = ExitHandler(tasks, messages, stages, releaser, reporter, background, parker)
+        self._starter = TaskStarter(context, tasks, quarantine, shares, scratch, exits, releaser, reporter, background, parker)
+        self._evictions = EvictionDriver(
+            context, tasks, messages, stages, exits, reporter, background, clock_and_ids, saver, parker
+        )
+        self._parker = parker
         self._attachments = Attachments(context, tasks, reporter, attach_server or AttachServer(None))
         self._reporter, self._background, self._shares, self._quarantine = reporter, background, shares, quarantine
         self._stages, self._messages, self._releaser, self._exits = stages, messages, releaser, exits
@@ -118,6 +123,7 @@ class Agent:
             for state in await runtime.adopt():
                 task = LocalTask(state.key, name, state.device_ids, ordered_by=state.ordered_by)
                 self.tasks.add(task)
+                self._adopt_parked(task)
                 if isinstance(state, Exit):
                     task.mark_exited(state)
                     exits.append(state)
@@ -134,6 +140,21 @@ class Agent:
         self.announce()
         self._attachments.adopt()
 
+    def _adopt_parked(self, task: LocalTask) -> None:
+        kept = self.context.parking.get(str(task.key))
+        if kept is None:
+            return
+        if kept.attempt is not None:
+            self.tasks.continues(task, kept.attempt)
+            task.ordered_by = kept.ordered_by
+            begun = self.context.evictions.get(str(task.key))
+            if begun is not None and any(each["stage"] == "parked" for each in begun.detail.get("saved", ())):
+                self.context.evictions.end(str(task.key))  # that one is over
+        else:
+            if kept.from_attempt != task.key.attempt:
+                self.tasks.continues(task, kept.from_attempt)
+            task.state = "parked"
+
     async def run(self) -> None:
         """Watch exits and deadlines until cancelled."""
         context, tasks = self.context, self.tasks
@@ -147,6 +168,7 @@ class Agent:
             else:
                 self._evictions.resume(task)
                 self._starter.resume(task)
+                self._background.spawn(self._parker.adopted(task))
         for task in tasks:
             self._messages.report_resumed(task)
             self._messages.report_progress(task)
@@ -199,6 +221,7 @@ class Agent:
             ),
             checkpoint_store=context.checkpoints_identity,
             snapshots=context.snapshots,
+            parking=context.parking_offer,
             cordon=None if known is None else known.cordon or context.inventory.away(),
             fence=self.fence_status(),
         )
@@ -277,7 +300,7 @@ class Agent:
             with suppress(UnknownTask):  # forgotten meanwhile
                 path = self.context.runtimes[task.runtime].log_path(task.key)
                 if path is not None:
-                    found.append((task.key, path))
+                    found.append((task.known_as, path))
         return found
 
     def take_ended_logs(self) -> list[tuple[TaskKey, Path]]:
@@ -418,6 +441,10 @@ class Agent:
 
     async def _remove_snapshots(self, command: RemoveSnapshots) -> None:
         for kept in command.snapshots:
+            parked = self._parker.find(kept.job, kept, kept.task)
+            if parked is not None:
+                await self._parker.end(parked)
+                continue
             folder = self.context.snapshots_folder / kept.job
             try:
                 await self.context.images.discard(folder, kept.attempt, kept.task, kept.sha256)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from structlog.typing import FilteringBoundLogger
 
-from bailiff_core.records.nodes import SnapshotOffer
+from bailiff_core.records.nodes import ParkingOffer, SnapshotOffer
 from bailiff_service.logs import logger
 
 from . import mps
 from .command_trust import CommandTrust
 from .credentials import NodeCredentials
 from .devices import DeviceInventory
-from .disk import EvictionStore, Fences, Incarnation, Reports, Storage, renewed
+from .disk import EvictionStore, Fences, Incarnation, ParkingStore, Reports, Storage, renewed
 from .kubernetes_node import KubernetesNode
 from .report_signer import ReportSigner
 from .runtime import Runtime
@@ -29,6 +29,7 @@ class AgentContext:
     checkpoints: where jobs keep their checkpoints; by default below `folder`. checkpoints_identity: identifies that folder where
     nodes share it. kubernetes: what the API server says about a node that runs pods. is_on_node: whether this process runs on the
     node; otherwise it reaches the node by the Kubernetes API alone. criu: what saves tasks, where there is such a program.
+    parking: tasks that are parked, and those that go on after they were.
     snapshots: what this node has found that it can save and restore. images: where it keeps that. cpu_features: a digest of them.
     """
 
@@ -39,6 +40,7 @@ class AgentContext:
     fences: Fences = field(init=False)
     reports: Reports = field(init=False)
     evictions: EvictionStore = field(init=False)
+    parking: ParkingStore = field(init=False)
     incarnation: Incarnation
     folder: Path
     credentials: NodeCredentials | None = None
@@ -61,12 +63,19 @@ class AgentContext:
 
     def __post_init__(self) -> None:
         self.fences, self.reports, self.evictions = Fences(self.storage), Reports(self.storage), EvictionStore(self.storage)
+        self.parking = ParkingStore(self.storage)
         self.signer = ReportSigner(self.storage, self.credentials, self.node.pool, self.node.name)
 
     @property
     def shares_by_mps(self) -> bool:
         """Whether NVIDIA's MPS holds tasks to their parts of a GPU. The daemon of this machine does not reach into pods."""
         return self.inventory.chooser is None and mps.daemon_runs()
+
+    @property
+    def parking_offer(self) -> ParkingOffer | None:
+        """What this node keeps for parked tasks."""
+        parks = any(runtime.capabilities.parks for runtime in self.runtimes.values())
+        return ParkingOffer(memory_bytes=self.node.parking_bytes) if self.node.parking_bytes and parks else None
 
     def checkpoints_of(self, job: str) -> Path:
         """The job's checkpoint directory, the same in every attempt."""

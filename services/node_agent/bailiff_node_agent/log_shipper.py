@@ -67,7 +67,9 @@ async def _ship_new(producer: Producer, agents: Sequence[Agent], offsets: Offset
         node = agent.context.node
         for key, path in agent.logs():
             present.add(at := (node.pool, node.name, key))
-            offsets.setdefault(at, (path, 0))
+            if at not in offsets:  # of a task that was parked, an earlier attempt has the same log
+                earlier = next((other for other, (its, _) in offsets.items() if its == path), None)
+                offsets[at] = (path, 0) if earlier is None else offsets.pop(earlier)
         for key, path in agent.take_ended_logs():
             offsets.setdefault((node.pool, node.name, key), (path, 0))
     grown = await job_files.reading(_grown, dict(offsets))

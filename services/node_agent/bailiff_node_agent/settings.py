@@ -26,7 +26,8 @@ class NodeDeclaration(BaseModel):
 
     gpus: `nvml` for this machine's own GPUs, `kubernetes` for those that its kubelet gives out, simulated ones such as
     `8xH100-80GB`, or `0`. cpu_milli, memory_bytes: what jobs may use; by default all of this machine for its own GPUs, and
-    16 cores and 128 GiB per GPU for simulated ones. runtimes: `process`; `docker` or `kubernetes` run jobs that name an image,
+    16 cores and 128 GiB per GPU for simulated ones. parking_bytes: memory that is kept for parked jobs, of what they may not use;
+    0: none is parked. runtimes: `process`; `docker` or `kubernetes` run jobs that name an image,
     and the node then has the label `bailiff.runtime/docker` or `bailiff.runtime/kubernetes`. selector: with
     `kubernetes.api_only` every node of the cluster with these labels, under its own name, also those that are added later; `name`
     then only names the group.
@@ -40,6 +41,7 @@ class NodeDeclaration(BaseModel):
     count: Annotated[int, Field(ge=1, le=10_000)] | None = None
     cpu_milli: Annotated[int, Field(ge=0)] | None = None
     memory_bytes: Annotated[int, Field(ge=0)] | None = None
+    parking_bytes: Annotated[int, Field(ge=0, le=2**53 - 1)] = 0
     max_tasks: Annotated[int, Field(ge=1)] = 1000
     labels: dict[Label, Label] = Field(default_factory=dict)
     runtimes: tuple[str, ...] = ("process",)
@@ -65,7 +67,7 @@ class NodeDeclaration(BaseModel):
         return [self.model_copy(update={"name": f"{self.name}-{n}", "count": None}) for n in range(self.count)]
 
     def host_capacity(self, gpus: int) -> tuple[int, int]:
-        """CPU in millicores and memory in bytes that jobs may use. gpus: how many the node has."""
+        """CPU in millicores and memory in bytes that jobs may use, without what is kept for parked ones. gpus: how many."""
         if inventory_plugin(self.gpus).real:
             pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
             cpu_milli, memory_bytes = (os.cpu_count() or 1) * 1000, pages * size
@@ -73,7 +75,7 @@ class NodeDeclaration(BaseModel):
             cpu_milli, memory_bytes = max(1, gpus) * 16_000, max(1, gpus) * 128 * GIB
         return (
             cpu_milli if self.cpu_milli is None else self.cpu_milli,
-            memory_bytes if self.memory_bytes is None else self.memory_bytes,
+            max(0, memory_bytes - self.parking_bytes) if self.memory_bytes is None else self.memory_bytes,
         )
 
 

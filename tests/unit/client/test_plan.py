@@ -364,6 +364,7 @@ NOT_IN_A_PLAN = {  # fields of a submitted job: why a snapshot's job has none
     "checkpoint": "no node of a snapshot saves tasks",
     "checkpoint_every": "likewise",
     "snapshots": "likewise",
+    "parking": "no node of a snapshot parks tasks",
 }
 RENAMED = {"job": "name", "cpu_milli": "cpus", "memory_bytes": "memory", "node": "name", "profile": "mig", "gpu_milli": "gpus"}
 OF_A_REPORT = {"number", "incarnation", "machine_id", "boot_id", "report_number", "announced", "kind", "fault"}

@@ -55,7 +55,7 @@ class Fence(CommandBody):
 
 
 class SnapshotRef(Document):
-    """A stored snapshot of the task: that of this attempt, by this driver. sha256: of its manifest."""
+    """A stored snapshot of the task: that of this attempt, by this driver (`park`: its processes). sha256: of its manifest."""
 
     attempt: Count
     driver: SnapshotDriver
@@ -127,7 +127,8 @@ class Evict(JobCommand):
     nominates pods of `for_job` to this node, and TERM waits a moment for that, so that no other pod gets what the task releases.
     save: with `snapshot` the node saves the tasks at once, in place of notice and TERM; with `auto` when TERM is due, unless the
     task has acknowledged the notice; with `none` nobody waits for a checkpoint. A task that cannot be saved gets TERM.
-    together: all tasks of a gang are saved: each waits for `SnapshotStep` once it is frozen, and once it is stored.
+    together: all tasks of a gang are saved: each waits for `SnapshotStep` once it is frozen, and once it is stored. park: where
+    it would be saved, it stays in memory instead, stopped, until it resumes here; if that fails, it is saved.
     """
 
     SENDERS: ClassVar[tuple[Sender, ...]] = ("admission", "executor")
@@ -140,10 +141,11 @@ class Evict(JobCommand):
     nominated: bool = False
     save: Checkpointing = "job"
     together: bool = False
+    park: bool = False
 
 
 class SaveTasks(JobCommand):
-    """Save these running tasks, which go on; `ordered_by` is what their reports name.
+    """Save these running tasks, which go on, or parked ones, which end; `ordered_by` is what their reports name.
 
     together: all tasks of a gang are saved: each waits for `SnapshotStep` once it is frozen.
     """
@@ -196,7 +198,7 @@ class AttachTask(JobCommand):
 
 
 class TaskSnapshot(Document):
-    """A stored snapshot of a task. sha256: of its manifest; another one in its place is kept."""
+    """A stored snapshot of a task, or its parked processes. sha256: of its manifest; another one in its place is kept."""
 
     job: Name
     attempt: Count

@@ -39,7 +39,8 @@ class TrackedTask(Document):
     """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one published.
 
     ordered_by: seq of the record that ordered its start; a task of an earlier start with the same index may still be present.
-    unobserved: it ended while the agent was not running. done: it had said that this was its end.
+    unobserved: it ended while the agent was not running. done: it had said that this was its end. parked: it is released, and its
+    processes stay in memory, stopped.
     """
 
     job: Name
@@ -54,6 +55,7 @@ class TrackedTask(Document):
     ordered_by: Count | None = None
     unobserved: bool = False
     done: bool = False
+    parked: bool = False
 
 
 class QuarantinedDevice(Document):
@@ -94,7 +96,7 @@ class NodeInventory(ReportBody):
 
     checkpoint_store: id stored in the checkpoint folder, if nodes share it. cordon: why another system lets nothing new be placed
     on the node, as a cordoned node of Kubernetes; empty: it does not; omitted: there is no such system. snapshots: the drivers
-    that save and restore tasks here, or why they cannot.
+    that save and restore tasks here, or why they cannot. parking: what the node keeps for parked tasks.
     """
 
     machine_id: OpaqueId
@@ -112,6 +114,7 @@ class NodeInventory(ReportBody):
     enrolment: Enrolment | None = None
     cordon: Annotated[str, Field(max_length=500)] | None = None
     snapshots: Annotated[tuple[facts.SnapshotOffer, ...], Field(max_length=facts.MAX_SNAPSHOT_DRIVERS)] = ()
+    parking: facts.ParkingOffer | None = None
 
 
 class NodeHeartbeat(ReportBody):
@@ -167,7 +170,10 @@ class EvictionStageReport(TaskReport, facts.Stage):
 
 
 class SnapshotStageReport(TaskReport, facts.Stage):
-    """A snapshot of the task, which goes on, reached this stage. ordered_by: seq of the record that ordered the snapshot."""
+    """A snapshot of the task, which goes on or is parked, reached this stage. ordered_by: seq of the record that ordered it.
+
+    A parked one is gone with `park_lost`, which nothing orders.
+    """
 
 
 class TaskProgressReport(TaskReport):

@@ -160,6 +160,9 @@ def node_block(row: NodeRow, enrolment: Enrolment | None = None) -> RenderableTy
     if enrolment is not None:
         parts.append(text(enrolment_text(enrolment)))
     parts += [text(_snapshots(each), "dim" if each["why_not"] else "") for each in row["snapshots"]]
+    if row["parking_bytes"]:
+        free, kept = memory_text(row["parking_bytes_free"]), memory_text(row["parking_bytes"])
+        parts.append(text(f"Parks jobs in {kept} of its memory, of which {free} are free."))
     for device in row["devices"]:
         if device["fault"]:
             left = f", after {device['fault_job']}" if device["fault_job"] else ""

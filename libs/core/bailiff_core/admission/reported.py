@@ -1,5 +1,6 @@
 """What nodes and the executor may report, by the state: admission asks before it records a report, and a replay asks again."""
 
+from bailiff_core.model.snapshots import is_parked
 from bailiff_core.model.state import Attachment, Eviction, Job, PoolState, Task
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
@@ -28,6 +29,15 @@ def _placed_task(state: PoolState, node: str, job: str, attempt: int, task: int)
     if found is None or placed is None or placed.node != state.node_numbers.get(node):
         return None
     return found, placed
+
+
+def parked_job(state: PoolState, node: str, job: str, attempt: int, task: int) -> Job | None:
+    """Returns the job whose parked task a report of this node is about; None if it is not, or no longer, parked there."""
+    found, at = state.jobs.get(job), state.node_numbers.get(node)
+    if found is None or at is None or found.snapshot is None or found.snapshot.attempt != attempt or not is_parked(found):
+        return None
+    kept = next((each for each in found.snapshot.tasks if each.task == task), None)
+    return found if kept is not None and kept.machine_id == state.nodes[at].machine_id else None
 
 
 def granted(state: PoolState, node: str, job: str, attempt: int, task: int, grant: int) -> Attachment | None:
@@ -75,6 +85,11 @@ def contradiction(state: PoolState, fact: Fact) -> str:
         if state.enrolled and fact.node not in state.enrolled:
             return f"{fact.node} is not enrolled"
         return more_than_permitted(state, fact.node, len(fact.devices))
+    if isinstance(fact, facts.ParkedTaskStageReached):
+        parked = parked_job(state, fact.node, fact.job, fact.attempt, fact.task)
+        return (
+            "" if parked is not None else f"task {fact.task} of attempt {fact.attempt} of {fact.job} is not parked on {fact.node}"
+        )
     if not isinstance(fact, OF_TASKS):
         return ""
     about = f"task {fact.task} of attempt {fact.attempt} of {fact.job} on {fact.node}"

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bailiff_core.humanize import count_text, duration_text
-from bailiff_core.lifecycle import snapshot_retention, stale_grace
+from bailiff_core.humanize import count_text, duration_text, memory_text
+from bailiff_core.lifecycle import park_limit, snapshot_retention, stale_grace
 from bailiff_core.model.claims import believed, has_protective_labels
 from bailiff_core.model.grace import grace_of, granted_grace
 from bailiff_core.model.job_labels import has_labels
 from bailiff_core.model.job_rules import KEPT_FOR
+from bailiff_core.model.parking import parked_on, why_not_parked
 from bailiff_core.model.snapshots import BY_NODE, checkpointing, over_quota
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.queue.preemption_delay import delay_of
@@ -55,12 +56,31 @@ def claims_of(state: PoolState, job: Job) -> list[Claim]:
     return found
 
 
+def _parking(state: PoolState, job: Job) -> Iterator[Sentence]:
+    """Yields where it is parked, and until when; of a job that runs on a node that parks jobs, whether it would be."""
+    at = parked_on(state, job)
+    if at is not None and job.snapshot is not None:
+        due = park_limit.due(state, job)
+        held = memory_text(sum(each.bytes for each in job.snapshot.tasks))
+        text = f"It is parked on {at.name}, where it holds {held} and goes on within seconds once it fits there"
+        if due is not None:
+            text += f"; in {duration_text(max(0, due - state.now))} it is saved to disk (snapshots.park_limit)"
+        elif job.snapshot.save_failed:
+            text += f"; it could not be saved to disk ({job.snapshot.save_failed}), so it may begin anew elsewhere"
+        yield Sentence(f"{text}.", seqs_of(job.snapshot.tasks[0].seq, state.policy_revision))
+    elif job.phase == "running" and job.tasks and state.nodes[job.tasks[0].node].parking is not None:
+        why_not = why_not_parked(state, job)
+        text = f"An eviction does not park it: {why_not}" if why_not else "An eviction parks it: it loses no work"
+        yield Sentence(f"{text}.", seqs_of(state.policy_revision))
+
+
 def claim_sentences(state: PoolState, job: Job) -> Iterator[Sentence]:
     """Yields what the job claims and is granted, and why it is believed less than others."""
     seqs = seqs_of(job.seq, state.policy_revision)
     for claim in claims_of(state, job):
         granted = "which is granted" if claim.claimed == claim.granted else f"and is granted {claim.granted}"
         yield Sentence(f"It claims {claim.field} {claim.claimed}, {granted}.", seqs)
+    yield from _parking(state, job)
     if checkpointing(state.rules, job) in BY_NODE and (why_not := over_quota(state, job)):
         yield Sentence(f"No node saves it when it is evicted: {why_not}.", seqs)
     until = snapshot_retention.due(state, job)

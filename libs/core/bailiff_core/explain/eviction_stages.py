@@ -25,12 +25,16 @@ STAGES: dict[facts.EvictionStage, str] = {
     "dumped": "snapshot written",
     "stored": "snapshot stored",
     "save_failed": "snapshot failed",
+    "parked": "parked in memory",
+    "park_failed": "not parked",
+    "park_lost": "lost while parked",
 }
 NOT_RESTORED: dict[NotRestored, str] = {
     "other-folder": "this node does not see the folder of the snapshot",
     "no-driver": "this node has nothing that restores it",
     "other-cpu": "the CPU of this node has other features than that on which it was saved",
     "other-tasks": "the job has started with other tasks than were saved",
+    "other-node": "it was parked on another node",
 }
 """Why a task did not continue from its job's snapshot."""
 SHORTENED_BY = {
@@ -54,6 +58,9 @@ STUCK: dict[facts.EvictionStage, str] = {
     "dumped": "its snapshot was not stored",
     "stored": "its snapshot was stored, but it did not exit",
     "save_failed": "its snapshot failed",
+    "parked": "it was parked, but did not release its resources",
+    "park_failed": "it was not parked, and did not exit",
+    "park_lost": "it was lost while it was parked",
 }
 
 

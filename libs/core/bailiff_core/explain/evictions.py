@@ -120,6 +120,8 @@ def _as_victim(
         loss = past_loss(state, job, choice.lost_gpu_ms, stopped, for_good=choice.ends, measured=choice.measured)
         text = f"Its loss when it was selected: {loss_text(loss, choice.lost_gpu_ms)}{counted}, without another checkpoint."
         yield Sentence(text, seqs_of(record.seq))
+    if choice.parked:
+        yield Sentence("It was to be parked: kept in the memory of its node, where it goes on.", seqs_of(record.seq))
     if more := further_loss_text(choice):
         yield Sentence(f"{more.capitalize()}.", seqs_of(record.seq))
     nodes = count_text(len({share.node for share in choice.moved_to}), "node")

@@ -9,6 +9,7 @@ from bailiff_core.budgets import use as budgets
 from bailiff_core.model.gpu_shares import devices_of, task_resources
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.resources import add, remove
+from bailiff_core.model.snapshots import is_parked
 from bailiff_core.model.state import ENDED, Eviction, Job, JobPhase, Node, PoolState, Resources, Task
 
 from .failed_starts import note_given_up
@@ -136,7 +137,7 @@ def set_phase(state: PoolState, job: Job, phase: JobPhase) -> None:
 
 
 def reindex(state: PoolState, job: Job) -> None:
-    """Updates queue, active, reserved, starting, waiting, saving, evicting and backfilled after a change of the job's tasks."""
+    """Updates queue, active, reserved, starting, waiting, saving, parked, evicting and backfilled after a change of its tasks."""
     state.indices.changed_times[job.id] = state.indices.changed_ends[job.id] = None
     reserved = starting = waiting = partial = False
     for task in job.tasks:
@@ -152,11 +153,23 @@ def reindex(state: PoolState, job: Job) -> None:
     _keep(state.waiting, job, waiting and active)
     _keep(state.saving, job, job.saving_seq is not None and active)
     _keep(state.evicting, job, partial or job.eviction is not None)
+    note_parked(state, job)
     needed, queued = needs_placement(job), job.id in state.indices.queued
     if needed and not queued:
         enqueue(state, job)
     elif queued and not needed:
         dequeue(state, job)
+
+
+def note_parked(state: PoolState, job: Job) -> None:
+    """Notes whether the job is parked, or evicted to be: others may then not be, on its node, and cost more as victims."""
+    was, parked = job.id in state.parked, is_parked(job) or (job.eviction is not None and job.eviction.parks)
+    if not (was or parked):
+        return
+    _keep(state.parked, job, parked)
+    for name in state.active:
+        if any(state.nodes[task.node].parking is not None for task in state.jobs[name].tasks):
+            state.indices.changed_jobs[name] = None
 
 
 def needs_placement(job: Job) -> bool:

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from bailiff_core.model.evictions import evictions_of
+from bailiff_core.model.parking import is_to_be_parked
 from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.state import Eviction, Job, PoolState, Task
 from bailiff_core.model.units import allocated_tasks
 from bailiff_core.records import decisions, facts
 
-from .allocation import changing, drop_reservation, evict_job, phase_of, reindex, set_phase, set_reservation
+from .allocation import changing, drop_reservation, evict_job, note_parked, phase_of, reindex, set_phase, set_reservation
 from .elasticity import drop_reserved
 from .gang import note_stale
 from .registry import folds
@@ -59,8 +61,13 @@ def extend_restart(state: PoolState, job: Job, indices: list[int], grace: int) -
 
 @folds(facts.EvictionStarted)
 def eviction_started(state: PoolState, fact: facts.EvictionStarted) -> None:
-    """From here on agents may be notified, ordered by this record."""
+    """From here on agents may be notified, ordered by this record. Whether the job is parked is settled now."""
     job = state.jobs[fact.job]
+    for entry in evictions_of(job):
+        starts = entry.eviction.decided_seq == fact.decided_by and entry.eviction.started_seq is None
+        if starts and is_to_be_parked(state, entry):
+            entry.eviction.parks = True
+            note_parked(state, job)
     for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
         if eviction is not None and eviction.decided_seq == fact.decided_by and eviction.started_seq is None:
             eviction.started_seq, eviction.started_at = state.seq, state.now

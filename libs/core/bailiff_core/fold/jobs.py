@@ -129,6 +129,7 @@ def start_attempt(
     job.backfilled = backfilled
     job.last_start = job.stale_since = None
     forget_saving(job)
+    job.unsaved_before = 0
     job.assigned_at = None if reserved else state.now
     with changing(state, job):
         job.tasks = tasks_of(state, job, placement, reserved)

@@ -10,6 +10,7 @@ from .devices import mark_device_failed
 from .failed_starts import note_joined
 from .log import remember
 from .registry import folds
+from .snapshots import offer_other_nodes
 from .tasks import release_task
 
 REPARTITIONED = "its card is partitioned differently now"
@@ -72,6 +73,7 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
         lease=state.rules.nodes.lease,
         checkpoint_store=fact.checkpoint_store,
         snapshots=fact.snapshots,
+        parking=fact.parking,
     )
     if known is not None:
         # A new agent releases nothing: what tasks hold is free only once their release is reported.
@@ -86,7 +88,7 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     state.node_numbers[fact.node] = fact.number
     if fact.announced is not None and fact.node in state.enrolled:
         state.enrolled[fact.node].announced = fact.announced
-    if known is not None and known.snapshots != node.snapshots:
+    if known is not None and (known.snapshots, known.parking) != (node.snapshots, node.parking):
         state.indices.changed_jobs.update(dict.fromkeys(state.active))  # what evicting them costs has changed
     # What never fitted the nodes before may fit this one.
     state.indices.infeasible.clear()
@@ -182,6 +184,9 @@ def node_lost(state: PoolState, fact: facts.NodeLost) -> None:
         for task in job.tasks:
             if task.node == number and task.state not in ("reserved", "released"):
                 release_task(state, job, task)
+    for job in [state.jobs[name] for name in state.parked]:
+        if job.snapshot is not None and any(each.machine_id == state.nodes[number].machine_id for each in job.snapshot.tasks):
+            offer_other_nodes(state, job)
 
 
 @folds(facts.NodesSilent)

@@ -25,7 +25,8 @@ def task_outcome(job: Job, task: Task) -> Outcome:
     if task.finished:
         return "finished"
     if task.notified:
-        clean = task.acknowledged or code in (0, YIELDED) or "stored" in task.stage_times
+        saved = "stored" in task.stage_times or "parked" in task.stage_times
+        clean = task.acknowledged or saved or code in (0, YIELDED)
         return "preempted" if clean else "preempted-unclean"
     if code is None or (code != YIELDED and task.device_failed):
         return "lost"

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from bailiff_core.model.snapshots import bytes_of, is_saving_over, why_not_restored
-from bailiff_core.model.state import Job, JobSnapshot, PoolState, RunningSnapshot, StoredSnapshot, Task
+from bailiff_core.model.scheduling_class import scheduling_class_of
+from bailiff_core.model.snapshots import PARK, bytes_of, is_parked, is_saving_over, why_not_restored
+from bailiff_core.model.state import Job, JobSnapshot, Node, PoolState, RunningSnapshot, StoredSnapshot, Task
 from bailiff_core.model.work_lost import counted_gpu_milli, unsaved_time
 from bailiff_core.records import decisions, facts
 
-from .allocation import reindex
+from .allocation import note_parked, reindex
 from .log import remember
 from .registry import folds
 
@@ -23,6 +24,37 @@ def job_checkpoint_requested(state: PoolState, fact: facts.JobCheckpointRequeste
 def job_checkpoint_due(state: PoolState, decision: decisions.JobCheckpointDue) -> None:
     """Its nodes are to save it."""
     _begin_saving(state, state.jobs[decision.job], at_interval=True)
+
+
+@folds(decisions.ParkedJobSaveDue)
+def parked_job_save_due(state: PoolState, decision: decisions.ParkedJobSaveDue) -> None:
+    """Its node is to save it to disk."""
+    job = state.jobs[decision.job]
+    assert job.snapshot is not None
+    job.snapshot.save_seq = state.seq
+    state.indices.changed_times[job.id] = None
+
+
+@folds(facts.ParkedTaskStageReached)
+def parked_task_stage_reached(state: PoolState, fact: facts.ParkedTaskStageReached) -> None:
+    """With `stored` it is an ordinary snapshot; with `park_lost` there is none. After `save_failed` it may start elsewhere."""
+    job = state.jobs[fact.job]
+    if job.snapshot is None or not is_parked(job):
+        raise ValueError(f"job {job.id} is not parked")
+    if fact.stage == "stored":
+        [parked] = job.snapshot.tasks
+        node = state.nodes[state.node_numbers[fact.node]]
+        stored = stored_part(node, parked.task, fact, state.seq)
+        if stored is not None:
+            kept = JobSnapshot(job.snapshot.attempt, [stored], job.snapshot.work_gpu_ms, job.snapshot.save_time)
+            set_snapshot(state, job, kept)
+            job.unsaved_seq = None
+    elif fact.stage == "save_failed":
+        job.snapshot.save_failed = fact.reason or "it failed"
+        offer_other_nodes(state, job)
+    elif fact.stage == "park_lost":
+        set_snapshot(state, job, None)
+    state.indices.changed_times[job.id] = None
 
 
 @folds(decisions.SnapshotExpired)
@@ -61,28 +93,42 @@ def forget_saving(job: Job) -> None:
 
 
 def note_stored(state: PoolState, job: Job, task: Task, stage: facts.Stage) -> None:
-    """The node has saved the task in its eviction. With the last task, this is the job's newest snapshot."""
+    """The node has saved or parked the task in its eviction. With the last task, this is the job's newest snapshot."""
     task.saved = stored_snapshot(state, task, stage)
     saved = [each.saved for each in job.tasks if each.saved is not None]
     if task.saved is not None and len(saved) == len(job.tasks):
         _keep_newest(state, job, saved, [each.stage_times for each in job.tasks], state.now)
+    if job.eviction is not None and job.eviction.parks:
+        job.eviction.parks = False  # what it holds now is known
+        note_parked(state, job)
+
+
+def note_not_parked(state: PoolState, job: Job) -> None:
+    """It is saved as without parking."""
+    if job.eviction is not None:
+        job.eviction.parks = False
+        note_parked(state, job)
 
 
 def stored_snapshot(state: PoolState, task: Task, stage: facts.Stage) -> StoredSnapshot | None:
     """What the node has stored of the task."""
+    return stored_part(state.nodes[task.node], task.index, stage, state.seq)
+
+
+def stored_part(node: Node, index: int, stage: facts.Stage, seq: int) -> StoredSnapshot | None:
+    """What the node has stored, by this record."""
     if stage.driver is None or stage.sha256 is None:
         return None
-    node = state.nodes[task.node]
     offer = next((each for each in node.snapshots if each.driver == stage.driver), None)
     return StoredSnapshot(
-        task=task.index,
+        task=index,
         driver=stage.driver,
         sha256=stage.sha256,
         bytes=stage.bytes or 0,
         machine_id=node.machine_id,
         checkpoint_store=node.checkpoint_store,
         cpu=offer.cpu if offer is not None else "",
-        seq=state.seq,
+        seq=seq,
     )
 
 
@@ -90,11 +136,15 @@ def _keep_newest(
     state: PoolState, job: Job, saved: list[StoredSnapshot], stages: Sequence[Mapping[str, int]], until: int
 ) -> None:
     """The job's newest snapshot has its work until that time. What it was restored from is part of that."""
-    work = counted_gpu_milli(state, job, job.tasks) * unsaved_time(state, job, until=until) // 1_000_000
+    unsaved = unsaved_time(state, job, until=until)
+    work = counted_gpu_milli(state, job, job.tasks) * unsaved // 1_000_000
     if job.snapshot is not None and (job.saved_until is not None or all(each.restored for each in job.tasks)):
         work += job.snapshot.work_gpu_ms
     began = min(each.get("frozen", state.now) for each in stages)
-    set_snapshot(state, job, JobSnapshot(attempt=job.attempt, tasks=saved, work_gpu_ms=work, save_time=state.now - began))
+    newest = JobSnapshot(attempt=job.attempt, tasks=saved, work_gpu_ms=work, save_time=state.now - began)
+    if any(each.driver == PARK for each in saved):
+        newest.parked_at, newest.unsaved = state.now, unsaved
+    set_snapshot(state, job, newest)
     job.unsaved_seq = None
     state.indices.changed_jobs[job.id] = None
 
@@ -104,7 +154,30 @@ def set_snapshot(state: PoolState, job: Job, snapshot: JobSnapshot | None) -> No
     held = state.indices.snapshot_bytes
     if held is not None:
         held[job.project] += bytes_of(snapshot) - bytes_of(job.snapshot)
+    offer_other_nodes(state, job)
     job.snapshot = snapshot
+    if snapshot is not None and is_parked(job):
+        snapshot.named_nodes = job.demand.tasks[0].nodes
+        here = {node.machine_id: node.name for node in state.nodes.values()}
+        _name_nodes(state, job, tuple(here[each.machine_id] for each in snapshot.tasks))
+    note_parked(state, job)
+
+
+def offer_other_nodes(state: PoolState, job: Job) -> None:
+    """A job that was parked no longer waits for the node that has it."""
+    if job.snapshot is not None and is_parked(job):
+        _name_nodes(state, job, job.snapshot.named_nodes)
+
+
+def _name_nodes(state: PoolState, job: Job, nodes: tuple[str, ...]) -> None:
+    if job.demand.tasks[0].nodes == nodes:
+        return
+    groups = tuple(group.model_copy(update={"nodes": nodes}) for group in job.demand.tasks)
+    job.demand = job.demand.model_copy(update={"tasks": groups})
+    job.scheduling_class = scheduling_class_of(job.demand)
+    job.pending_recorded = False
+    state.indices.touched[job.id] = state.indices.changed_jobs[job.id] = None
+    state.indices.retry_unschedulable = True
 
 
 def note_restored(state: PoolState, job: Job, took: int) -> None:
@@ -114,6 +187,10 @@ def note_restored(state: PoolState, job: Job, took: int) -> None:
         took: To verify and restore it, µs. Of a gang the longest counts.
     """
     if job.snapshot is None:
+        return
+    if is_parked(job):  # what was kept runs, and is kept no more
+        job.park_time, job.unsaved_before = job.snapshot.save_time + took, job.snapshot.unsaved
+        set_snapshot(state, job, None)
         return
     others = any(each.restored for each in job.tasks)
     job.restart_time = max(job.restart_time or 0 if others else 0, job.snapshot.save_time + took)

@@ -9,7 +9,7 @@ from .chosen_devices import move_to_chosen
 from .failed_starts import note_never_again
 from .gang import is_done, note_stale
 from .registry import folds
-from .snapshots import note_restored, note_stored, note_unsaved, set_snapshot, settle_saving, stored_snapshot
+from .snapshots import note_not_parked, note_restored, note_stored, note_unsaved, set_snapshot, settle_saving, stored_snapshot
 
 
 def _task_of(state: PoolState, fact: facts.TaskFact) -> tuple[Job, Task]:
@@ -171,8 +171,10 @@ def eviction_stage_reached(state: PoolState, fact: facts.EvictionStageReached) -
         setattr(task, fact.stage, True)
     if fact.checkpoint is not None:
         _note_checkpoint(state, job, task, fact.checkpoint, 0)
-    if fact.stage == "stored":
+    if fact.stage in ("stored", "parked"):
         note_stored(state, job, task, fact)
+    elif fact.stage == "park_failed":
+        note_not_parked(state, job)
     elif fact.stage == "save_failed":
         task.saved = None
         note_unsaved(state, job)

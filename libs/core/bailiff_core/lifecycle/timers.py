@@ -11,7 +11,7 @@ from bailiff_core.model.sorted_jobs import Key, SortedJobs
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.queue import ageing, preemption_delay, schedule_timeout, share_turn
 
-from . import begin, idle_since, snapshot_interval, snapshot_retention, stale_grace
+from . import begin, idle_since, park_limit, snapshot_interval, snapshot_retention, stale_grace
 
 
 def _backoff_end(state: PoolState, job: Job) -> int | None:  # noqa: ARG001
@@ -37,6 +37,7 @@ DUE: dict[str, Callable[[PoolState, Job], int | None]] = {
     idle_since.NAME: idle_since.due,
     snapshot_interval.NAME: snapshot_interval.due,
     snapshot_retention.NAME: snapshot_retention.due,
+    park_limit.NAME: park_limit.due,
     share_turn.NAME: share_turn.due,
     "backoff": _backoff_end,
     "next-request": _next_request,

@@ -446,12 +446,15 @@ class SnapshotRules(Document):
             bound. Of each project that states no quota of its own.
         kept_for: How long the snapshot of a job is kept that does not run; null: until the job ends. One that is paused or
             waits for longer begins anew.
+        park_limit: How long an evicted job stays in the memory of its node, where that parks jobs, before it is saved to disk;
+            null: no job is parked.
     """
 
     min_interval: Duration = 600_000_000
     at_once: Annotated[Integer, Field(ge=0, le=1000)] = 2
     project_quota: ByteQuota | None = None
     kept_for: Annotated[Duration, Field(ge=1)] | None = None
+    park_limit: Annotated[Duration, Field(ge=1)] | None = 600_000_000
 
 
 class KubernetesRules(Document):

@@ -25,6 +25,7 @@ class VictimChoice(Document):
         extends: It restarts to shrink for an earlier decision of the same selection, which names what all of it loses: this one
             takes more of it, for the same eviction.
         measured: `lost_gpu_ms` is what it took to save and restore the job, as its last snapshot shows: no work is lost.
+        parked: It is to be parked: it stays in the memory of its node, and `lost_gpu_ms` is what that took the last time.
         ends: The job ends for good: `lost_gpu_ms` is all of its attempt's work, saved or not, and no restart.
     """
 
@@ -46,6 +47,7 @@ class VictimChoice(Document):
     together: bool = False
     extends: bool = False
     measured: bool = False
+    parked: bool = False
 
     @property
     def relocated_tasks(self) -> list[int]:

@@ -21,7 +21,10 @@ SaveStep = Literal["", "dump", "end", "thaw"]
 RestoreStep = Literal["", "continue", "anew"]
 EXITED = ("exited", "released")
 SAVE_STAGES = ("frozen", "dumped", "stored", "save_failed")
+PARKED_STAGES = (*SAVE_STAGES, "park_lost")
 BY_NODE: tuple[Checkpointing, ...] = ("snapshot", "auto")
+PARK = "park"
+"""The driver of a task that is parked: it stays in the memory of its node."""
 
 
 def checkpointing(policy: Policy, job: Job) -> Checkpointing:
@@ -65,8 +68,8 @@ def saved_by(state: PoolState, entry: ActiveEviction) -> Checkpointing:
     if stated in ("job", "none"):
         return stated
     comes_back = not job.cancelled and entry.eviction.cause != "time-limit" and job.demand.on_eviction != "end"
-    able = not entry.part and all(driver_of(state.nodes[task.node]) is not None for task in entry.tasks)
-    able = able and not any(task.waits for task in entry.tasks) and not over_quota(state, job)
+    able = all(driver_of(state.nodes[task.node]) is not None for task in entry.tasks) and not over_quota(state, job)
+    able = (able or entry.eviction.parks) and not entry.part and not any(task.waits for task in entry.tasks)
     return stated if comes_back and able and not entry.eviction.stuck else "job"
 
 
@@ -116,8 +119,13 @@ def snapshot_bytes(state: PoolState) -> Counter[str]:
 
 
 def bytes_of(snapshot: JobSnapshot | None) -> int:
-    """Returns what it holds, as its nodes have said."""
-    return sum(each.bytes for each in snapshot.tasks) if snapshot is not None else 0
+    """Returns what it holds on disk, as its nodes have said."""
+    return sum(each.bytes for each in snapshot.tasks if each.driver != PARK) if snapshot is not None else 0
+
+
+def is_parked(job: Job) -> bool:
+    """Whether its newest snapshot is its task itself, stopped in the memory of its node."""
+    return job.snapshot is not None and any(each.driver == PARK for each in job.snapshot.tasks)
 
 
 def is_saving_over(task: Task) -> bool:
@@ -150,7 +158,9 @@ def save_step(entry: ActiveEviction) -> SaveStep:
 
 
 def is_stored(task: Task) -> bool:
-    """Whether its node has stored it in this eviction, and it has not gone on since."""
+    """Whether its node has stored or parked it in this eviction, and it has not gone on since."""
+    if "parked" in task.stage_times:
+        return True
     return "stored" in task.stage_times and "save_failed" not in task.stage_times
 
 
@@ -190,6 +200,8 @@ def why_not_restored(state: PoolState, job: Job) -> NotRestored:
 
 def _why_not_there(snapshot: StoredSnapshot, node: Node) -> NotRestored:
     same = node.machine_id == snapshot.machine_id
+    if snapshot.driver == PARK:
+        return "" if same else "other-node"
     if not same and (snapshot.checkpoint_store is None or snapshot.checkpoint_store != node.checkpoint_store):
         return "other-folder"
     offers = [offer for offer in node.snapshots if offer.driver == snapshot.driver and not offer.why_not]

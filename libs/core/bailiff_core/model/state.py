@@ -10,7 +10,7 @@ from .demand import JobDemand, TaskGroup
 from .indices import Indices
 from .policy import Policy
 from .proposal import Proposal
-from .snapshot_offer import NotRestored, SnapshotOffer
+from .snapshot_offer import NotRestored, ParkingOffer, SnapshotOffer
 
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
 JobPhase = Literal[
@@ -131,6 +131,7 @@ class Node:
         lease: The longest lease that its agent may apply, µs.
         checkpoint_store: Identity of the checkpoint directory, where nodes share one.
         snapshots: The drivers that save and restore tasks on it, or why they cannot.
+        parking: What it keeps for parked tasks.
         silence_confirmed: An operator confirmed that the node itself is silent, so it may be declared lost even while many nodes
             are silent.
     """
@@ -155,6 +156,7 @@ class Node:
     drain: Drain | None = None
     checkpoint_store: str | None = None
     snapshots: tuple[SnapshotOffer, ...] = ()
+    parking: ParkingOffer | None = None
 
     @property
     def schedulable(self) -> bool:
@@ -177,6 +179,7 @@ class Eviction:
         cancel_seq: The record that cancelled it.
         shrinks: Of a job that is evicted whole because it restarts with fewer tasks.
         in_vain: Its preemptor has given up the place: by its own or its owner's doing, or not. `None`: it wants it still.
+        parks: The job is to be parked; its memory counts on its node.
     """
 
     decided_seq: int
@@ -191,6 +194,7 @@ class Eviction:
     shrinks: bool = False
     shortened_seq: int | None = None
     in_vain: bool | None = None
+    parks: bool = False
 
     @property
     def ordered_seq(self) -> int | None:
@@ -324,12 +328,22 @@ class JobSnapshot:
         tasks: By index.
         work_gpu_ms: The work that only this snapshot has.
         save_time: From the first task that was frozen until the last was stored, as recorded, µs.
+        parked_at: Of one that is parked: since when, µs.
+        save_seq: Of one that is parked: the record that ordered to save it to disk.
+        save_failed: Why that did not work; empty: it was not ordered, or is not over.
+        unsaved: Of one that is parked: how long the job had worked unsaved, µs.
+        named_nodes: Of one that is parked: the nodes that the job names itself. Meanwhile it waits for the one that has it.
     """
 
     attempt: int
     tasks: list[StoredSnapshot]
     work_gpu_ms: int
     save_time: int = 0
+    parked_at: int | None = None
+    save_seq: int | None = None
+    save_failed: str = ""
+    unsaved: int = 0
+    named_nodes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -382,6 +396,8 @@ class Job:
         saving_since: When the last one of its attempt was ordered, µs.
         saved_until: The work of its attempt until then, µs, is in a snapshot that was taken while it ran.
         restart_time: How long its last snapshot that was restored took: to save and to restore, µs.
+        park_time: How long it took to park and to resume it last, µs.
+        unsaved_before: How long it had worked unsaved when it was parked, in the attempt that it continues, µs.
         waits_for: The jobs that must succeed, or end, before it joins the queue.
         failed_dependency: The job among them that did not succeed.
         start_failures: How many of its attempts in a row did not start.
@@ -462,6 +478,8 @@ class Job:
     saving_since: int | None = None
     saved_until: int | None = None
     restart_time: int | None = None
+    park_time: int | None = None
+    unsaved_before: int = 0
     start_failures: int = 0
     refused_by: tuple[str, ...] = ()
     assigned_at: int | None = None
@@ -752,6 +770,7 @@ class PoolState:
         starting: Active jobs with starting tasks.
         waiting: Active jobs with restored tasks that stand still.
         saving: Active jobs that are being saved while they run.
+        parked: Jobs that are parked, or evicted to be.
         evicting: Active jobs with evictions in progress.
         backfilled: Active jobs that were backfilled.
         ended: Jobs by end time.
@@ -820,6 +839,7 @@ class PoolState:
     starting: dict[str, None] = field(default_factory=dict)
     waiting: dict[str, None] = field(default_factory=dict)
     saving: dict[str, None] = field(default_factory=dict)
+    parked: dict[str, None] = field(default_factory=dict)
     evicting: dict[str, None] = field(default_factory=dict)
     backfilled: dict[str, None] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)

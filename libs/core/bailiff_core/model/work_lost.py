@@ -10,6 +10,7 @@ from .claims import believed
 from .demand import TaskGroup
 from .gpu_shares import devices_of, share_of, shares_devices, units_of
 from .mig import mig_gpu_milli
+from .parking import parks
 from .placement_ranges import numbers
 from .proposal import VictimChoice
 from .snapshots import checkpointing, keeps_work
@@ -123,38 +124,50 @@ def won_by_payback(state: PoolState, gpu_milli: int) -> int | None:
     return None if payback is None else gpu_milli * payback // 1_000_000
 
 
-def loss_now(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = False) -> Loss:
+def loss_now(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = False, moved: bool = False) -> Loss:
     """Returns what is lost if so much of the job stops now.
 
     Args:
         gpu_milli: As `counted_gpu_milli` counts it.
         for_good: The job ends, so its checkpoint is of no use, and nothing starts again.
+        moved: To a place that is reserved for it, so it is not parked.
     """
-    lost, measured = lost_gpu_ms(state, job, gpu_milli, for_good=for_good), not for_good and restart_is_measured(state, job)
+    lost = lost_gpu_ms(state, job, gpu_milli, for_good=for_good, moved=moved)
+    measured = not for_good and restart_is_measured(state, job, moved=moved)
     return recorded_loss(state, gpu_milli, lost, for_good=for_good, measured=measured)
 
 
-def lost_gpu_ms(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = False) -> int:
+def lost_gpu_ms(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = False, moved: bool = False) -> int:
     """Returns the sum of the figures of `loss_now`, which decisions compare and record.
 
     Of a job that is believed less, less running time counts. Where its node saves it, no work is lost.
     """
     if for_good:
         return gpu_milli * unsaved_time(state, job, for_good=True) // 1_000_000
-    if restart_is_measured(state, job):
-        return gpu_milli * (job.restart_time or 0) // 1_000_000
+    measured = restart_time_of(state, job, moved=moved)
+    if measured is not None:
+        return gpu_milli * measured // 1_000_000
     lost_time = 0 if keeps_work(state, job) else unsaved_time(state, job)
     return gpu_milli * (lost_time + state.rules.preemption.restart_cost) // 1_000_000
 
 
-def restart_is_measured(state: PoolState, job: Job) -> bool:
-    """Whether the job's last snapshot says what its eviction costs: its nodes save it, and one was restored.
+def restart_is_measured(state: PoolState, job: Job, *, moved: bool = False) -> bool:
+    """Whether the job's last snapshot says what its eviction costs: its nodes save it, and one was restored; or it is parked."""
+    return restart_time_of(state, job, moved=moved) is not None
 
-    It never costs more than the loss of all that it has not saved: no job protects itself by memory that it does not need.
+
+def restart_time_of(state: PoolState, job: Job, *, moved: bool = False) -> int | None:
+    """Returns how long saving and restoring the job takes, as the last time, µs; `None`: its nodes do not save it, or never have.
+
+    It never costs more than the loss of all that it has not saved: no job protects itself by memory that it does not need. To
+    park it takes less than to save it, and is assumed to take nothing the first time.
     """
+    if not moved and parks(state, job):
+        return min(job.park_time or 0, state.rules.preemption.restart_cost)
     if job.restart_time is None or not keeps_work(state, job):
-        return False
-    return job.restart_time <= unsaved_time(state, job) + state.rules.preemption.restart_cost
+        return None
+    most = unsaved_time(state, job) + state.rules.preemption.restart_cost
+    return job.restart_time if job.restart_time <= most else None
 
 
 def unsaved_time(state: PoolState, job: Job, *, for_good: bool = False, until: int | None = None) -> int:
@@ -167,7 +180,9 @@ def unsaved_time(state: PoolState, job: Job, *, for_good: bool = False, until: i
         return 0
     is_of_use = not for_good and checkpointing(state.rules, job) != "none"
     since = max(job.last_start, job.last_checkpoint or 0, job.saved_until or 0) if is_of_use else job.last_start
-    return min(max(0, (state.now if until is None else until) - since), believed(job, state.rules.preemption.max_counted_loss))
+    before = job.unsaved_before if since == job.last_start else 0
+    worked = max(0, (state.now if until is None else until) - since) + before
+    return min(worked, believed(job, state.rules.preemption.max_counted_loss))
 
 
 def eviction_loss(state: PoolState, job: Job, evicted: Sequence[Task], *, whole: bool, moved: bool = False) -> Loss:
@@ -178,7 +193,7 @@ def eviction_loss(state: PoolState, job: Job, evicted: Sequence[Task], *, whole:
         moved: To a place that is reserved for it.
     """
     gpu_milli = counted_gpu_milli(state, job, stopped_tasks(job, evicted, whole=whole))
-    return loss_now(state, job, gpu_milli, for_good=ends_for_good(job, whole=whole, moved=moved))
+    return loss_now(state, job, gpu_milli, for_good=ends_for_good(job, whole=whole, moved=moved), moved=moved)
 
 
 def ends_for_good(job: Job, *, whole: bool, moved: bool = False) -> bool:

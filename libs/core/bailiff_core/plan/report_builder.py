@@ -259,7 +259,9 @@ def _condition_text(decision: decisions.PreemptionDecided) -> str:
 
 
 def _victim_text(choice: VictimChoice, count: int) -> str:
-    return f"{count_text(count, 'task')} of {choice.job}" if choice.tasks or choice.not_relocated else choice.job
+    if choice.tasks or choice.not_relocated:
+        return f"{count_text(count, 'task')} of {choice.job}"
+    return f"{choice.job} (parked)" if choice.parked else choice.job
 
 
 def _names_with_predicate(names: Sequence[str]) -> str:

@@ -276,6 +276,18 @@ class JobCheckpointDue(Decision):
     attempt: Count
 
 
+class ParkedJobSaveDue(Decision):
+    """The node that has the parked job saves it to disk: it has been parked for long, the node is drained, or no job is parked.
+
+    Attributes:
+        attempt: The attempt whose task is parked.
+    """
+
+    job: JobName
+    attempt: Count
+    why: Literal["park-limit", "drain", "policy"]
+
+
 class SnapshotExpired(Decision):
     """The job has not run for as long as the policy keeps its snapshot: it is removed, and the job begins anew.
 

@@ -51,9 +51,13 @@ EvictionStage = Literal[
     "dumped",
     "stored",
     "save_failed",
+    "parked",
+    "park_failed",
+    "park_lost",
 ]
-"""The last four are of a snapshot by the node: the task stands still, its state is written, it is complete on disk; or this
-failed, and the task goes on."""
+"""`frozen` to `save_failed` are of a snapshot by the node: the task stands still, its state is written, it is complete on disk;
+or this failed, and the task goes on. `parked`: it stays in memory, stopped, and has released all else. `park_failed`: it is not
+parked, but saved as without parking. `park_lost`: a parked task is gone."""
 
 
 class Stage(Document):
@@ -66,9 +70,9 @@ class Stage(Document):
         step_rate_milli: Steps in 1,000 s; 0: unknown.
         stuck_in: With `term_sent` and `kill_sent`: the last stage before it; `noticed` means that the task never acknowledged.
         driver: Of a snapshot: what saves the task.
-        bytes: With `dumped` and `stored`: size of the snapshot.
-        sha256: With `stored`: of its manifest, which has the SHA-256 of every file.
-        reason: With `save_failed`.
+        bytes: With `dumped` and `stored`: size of the snapshot. With `parked`: memory that the task holds.
+        sha256: With `stored`: of its manifest, which has the SHA-256 of every file. With `parked`: a name of the parked task.
+        reason: With `save_failed`, `park_failed` and `park_lost`.
     """
 
     stage: EvictionStage
@@ -92,6 +96,18 @@ class EvictionStageReached(TaskFact, Stage):
 
 class SnapshotStageReached(TaskFact, Stage):
     """A stage of a snapshot of the running task was reached: `elapsed` is µs since it was ordered. `save_failed`: it goes on."""
+
+
+class ParkedTaskStageReached(TaskFact, Stage):
+    """A stage of a parked task of an earlier attempt, by the node that keeps it: of its snapshot, or `park_lost`.
+
+    `stored`: it is an ordinary snapshot now. `save_failed`: it stays parked.
+
+    Attributes:
+        lost_gpu_ms: With `park_lost`: the work that only the parked task had.
+    """
+
+    lost_gpu_ms: Count = 0
 
 
 class TaskEvictionCancelled(TaskFact):

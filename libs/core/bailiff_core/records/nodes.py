@@ -19,6 +19,7 @@ from bailiff_core.model.document import (
     Time,
 )
 from bailiff_core.model.privacy import PRIVATE, Treatment, placeholder, pseudonym
+from bailiff_core.model.snapshot_offer import ParkingOffer as ParkingOffer
 from bailiff_core.model.snapshot_offer import SnapshotOffer as SnapshotOffer
 
 from .payload import Fact
@@ -90,6 +91,7 @@ class NodeJoined(Fact):
         checkpoint_store: Identity of the checkpoint directory, where it is shared: nodes with the same one see the same files.
         announced: When the agent sent its inventory, as it signed it.
         snapshots: The drivers that save and restore tasks on the node, or why they cannot.
+        parking: What it keeps for parked tasks; None: nothing.
     """
 
     node: NodeName
@@ -106,6 +108,7 @@ class NodeJoined(Fact):
     checkpoint_store: Annotated[OpaqueId, pseudonym("folder")] | None = None
     announced: Annotated[Time | None, PRIVATE] = None
     snapshots: Annotated[tuple[SnapshotOffer, ...], Field(max_length=MAX_SNAPSHOT_DRIVERS)] = ()
+    parking: ParkingOffer | None = None
 
 
 class NodeRefused(Fact):

@@ -39,8 +39,9 @@ class TaskStarted(TaskFact):
         devices: The devices that it got, where the node chose others than were allocated, as a kubelet does.
         damaged_checkpoints: How many checkpoints of this task in the job's directory cannot be read, newer than any that can.
         not_restored: Why it does not continue from the job's snapshot: `other-folder`: this node does not see its folder;
-            `no-driver`: nothing here restores it; `other-cpu`: the CPU has other features; `other-tasks`: the job starts with
-            others than were saved. For a gang, that of any of its tasks. Empty: it does, or there is none.
+            `no-driver`: nothing here restores it; `other-cpu`: the CPU has other features; `other-node`: it was
+            parked on another one; `other-tasks`: the job starts with others than were saved. For a gang, that of any of its
+            tasks. Empty: it does, or there is none.
         lost_gpu_ms: The work that only this snapshot had.
     """
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from bailiff_core.model.gpu_shares import share_of, shares_devices
+from bailiff_core.model.parking import parks
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.state import Job, PoolState, Task
@@ -40,6 +41,7 @@ class EvictionCost:
     Attributes:
         cpu_milli: CPUs that gpu_milli counts as GPUs.
         measured: Whether a snapshot shows what the job loses (0 or 1).
+        parked: Whether the job is to be parked (0 or 1).
     """
 
     gpu_milli: int = 0
@@ -50,6 +52,7 @@ class EvictionCost:
     reservations: int = 0
     cpu_milli: int = 0
     measured: int = 0
+    parked: int = 0
 
     def minus(self, other: "EvictionCost") -> "EvictionCost":
         """The cost of more units of the job than in `other`, beyond that of `other`."""
@@ -62,6 +65,7 @@ class EvictionCost:
             self.reservations - other.reservations,
             self.cpu_milli - other.cpu_milli,
             self.measured - other.measured,
+            self.parked - other.parked,
         )
 
 
@@ -94,12 +98,13 @@ def started_cost(state: PoolState, job: Job, evicted: Sequence[Task], *, whole: 
     return EvictionCost(
         gpu_milli,
         int(ends),
-        lost_gpu_ms(state, job, stopped_gpu_milli, for_good=ends),
+        lost_gpu_ms(state, job, stopped_gpu_milli, for_good=ends, moved=moved),
         int(whole or restarts_to_shrink(job)),
         len(started) if whole else len(stopped),
         0,
         counted_cpu_milli(job, started),
-        int(not ends and restart_is_measured(state, job)),
+        int(not ends and restart_is_measured(state, job, moved=moved)),
+        int(whole and not ends and not moved and parks(state, job)),
     )
 
 

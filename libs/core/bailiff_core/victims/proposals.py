@@ -37,6 +37,7 @@ def choices(
             tasks=sum(step.cost.tasks for step in taken),
             cpu_milli=sum(step.cost.cpu_milli for step in taken),
             measured=sum(step.cost.measured for step in taken),
+            parked=sum(step.cost.parked for step in taken),
         )
         place = moved.get(taken[0].job.id)
         job = taken[0].job
@@ -79,6 +80,7 @@ def victim_choice(
         together=bool(restarts) and not whole,
         extends=bool(lost),
         measured=bool(cost.measured),
+        parked=bool(cost.parked),
     )
 
 

@@ -1,21 +1,23 @@
 """`bailiff.node-reports`: reports of agents; accepted from the joined incarnation only, each number once."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bailiff_admission.agent_values import AgentValues
 from bailiff_bus.messages import reports
 from bailiff_bus.messages.devices import DeviceReport, ShareExceededReport, TaskIdleReport
 from bailiff_core.admission.rejected import Rejected
-from bailiff_core.admission.reported import reported_task
+from bailiff_core.admission.reported import parked_job, reported_task
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict
 from bailiff_core.fold.nodes import device_numbers_after
-from bailiff_core.model.snapshots import SAVE_STAGES, is_saving_over, restore_step
+from bailiff_core.model.snapshots import PARKED_STAGES, SAVE_STAGES, is_parked, is_saving_over, restore_step
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import (
     MAX_DEVICES,
     EvictionStageReached,
     NodeJoined,
     NodeRefused,
+    ParkedTaskStageReached,
     ShareExceeded,
     SnapshotStageReached,
     Stage,
@@ -86,6 +88,10 @@ def facts_of_report(state: PoolState, report: reports.ReportBody) -> list[Fact] 
     about_attachment = facts_of_attachment(state, node, report)
     if about_attachment is not None:
         return about_attachment
+    if isinstance(report, reports.SnapshotStageReport):
+        parked = parked_job(state, node.name, report.job, report.attempt, report.task)
+        if parked is not None:
+            return _parked_facts(parked, report)
     found = reported_task(state, node.name, report.job, report.attempt, report.task)
     if found is None or _is_about_earlier_start(found[1], report):
         return []
@@ -202,6 +208,16 @@ def _is_of_its_snapshot(job: Job, task: Task, report: reports.TaskRestoredReport
     return is_open and (job.snapshot is None or report.from_attempt == job.snapshot.attempt)
 
 
+def _parked_facts(job: Job, report: reports.SnapshotStageReport) -> list[Fact]:
+    """Of a parked task: how far the snapshot is that was ordered, or that it is gone."""
+    assert job.snapshot is not None
+    is_ordered = report.ordered_by is not None and report.ordered_by == job.snapshot.save_seq and not job.snapshot.save_failed
+    if report.stage not in PARKED_STAGES or (report.stage != "park_lost" and not is_ordered):
+        return []
+    lost = job.snapshot.work_gpu_ms if report.stage == "park_lost" else 0
+    return [ParkedTaskStageReached.saying(report, lost_gpu_ms=lost)]
+
+
 def _is_of_its_saving(job: Job, task: Task, report: reports.SnapshotStageReport) -> bool:
     """Whether the stage is of the snapshot that is being taken of the job while it runs, and new to the log."""
     if task.saving is None or report.ordered_by != job.saving_seq or is_saving_over(task):
@@ -260,7 +276,7 @@ def _reconciled(state: PoolState, node: Node, report: reports.NodeInventory) -> 
     """Facts of the inventory beyond the log: tasks that started, ended or vanished."""
     tracked = {(entry.job, entry.attempt, entry.task): entry for entry in report.tasks}
     rebooted = node.boot_id != report.boot_id or node.machine_id != report.machine_id
-    facts: list[Fact] = []
+    facts: list[Fact] = [*_lost_parked(state, node, tracked)]
     for job in state.active_jobs():
         for task in job.tasks:
             if task.node != node.number or task.state in ("reserved", "released"):
@@ -271,6 +287,28 @@ def _reconciled(state: PoolState, node: Node, report: reports.NodeInventory) -> 
             elif task.state != "starting" or rebooted:
                 facts.append(TaskVanished(job=job.id, attempt=job.attempt, task=task.index, node=node.name))
     return facts
+
+
+def _lost_parked(
+    state: PoolState, node: Node, tracked: Mapping[tuple[str, int, int], reports.TrackedTask]
+) -> Iterator[ParkedTaskStageReached]:
+    """Tasks that are parked there by the log, and not by the inventory. Of a job that goes on again, its restart says it."""
+    for job in [state.jobs[name] for name in state.parked]:
+        kept = job.snapshot
+        if kept is None or not is_parked(job) or job.tasks:
+            continue
+        for each in kept.tasks:
+            entry = tracked.get((job.id, kept.attempt, each.task))
+            if each.machine_id == node.machine_id and (entry is None or not entry.parked):
+                yield ParkedTaskStageReached(
+                    job=job.id,
+                    attempt=kept.attempt,
+                    task=each.task,
+                    node=node.name,
+                    stage="park_lost",
+                    reason="its node does not have it any more",
+                    lost_gpu_ms=kept.work_gpu_ms,
+                )
 
 
 def _caught_up(state: PoolState, job: Job, task: Task, node: Node, entry: reports.TrackedTask) -> list[Fact]:
@@ -295,6 +333,7 @@ def orphans_of(state: PoolState, report: reports.NodeInventory) -> list[reports.
         task = job.task(entry.task) if job is not None and job.attempt == entry.attempt else None
         on_node = task is not None and task.node == state.node_numbers.get(report.node)
         current = task is not None and on_node and task.state not in ("reserved", "released")
-        if entry.state != "released" and not current:
+        parked = job is not None and job.snapshot is not None and is_parked(job) and job.snapshot.attempt == entry.attempt
+        if (entry.parked and not (parked or current)) or (entry.state != "released" and not current):
             found.append(entry)
     return found

@@ -97,8 +97,8 @@ class Attachments:
             return lambda: self._connect_to_port(key, port)
         if shell:
             runtime = self.context.runtimes[task.runtime]
-            return (lambda: runtime.open_shell(key)) if runtime.has_shell(key) else "no-shell"
-        path = self.context.runtimes[task.runtime].terminal_path(key)
+            return (lambda: runtime.open_shell(task.key)) if runtime.has_shell(task.key) else "no-shell"
+        path = self.context.runtimes[task.runtime].terminal_path(task.key)
         return (lambda: _connect(path)) if path is not None else "no-terminal"
 
     async def _connect_to_port(self, key: TaskKey, port: int) -> Streams:
@@ -108,7 +108,7 @@ class Attachments:
             raise TaskGone(f"{key} does not run any more")
         runtime = self.context.runtimes[task.runtime]
         try:
-            return await connect_to_listener(port, lambda: runtime.pids(key))
+            return await connect_to_listener(port, lambda: runtime.pids(task.key))
         except UnknownTask:
             raise TaskGone(f"{key} does not run any more") from None
 

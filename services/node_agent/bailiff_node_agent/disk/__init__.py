@@ -10,6 +10,7 @@ from .fences import Fences, Position, Verdict
 from .incarnation import Incarnation, current_boot_id, new_incarnation, renewed
 from .journal import NotWritable
 from .lock import AgentLock, FolderInUse
+from .parking import ParkedTask, ParkingStore
 from .reports import Reports
 from .storage import DamagedFile, FolderStorage, MemoryStorage, Storage
 
@@ -23,6 +24,8 @@ __all__ = [
     "Incarnation",
     "MemoryStorage",
     "NotWritable",
+    "ParkedTask",
+    "ParkingStore",
     "Position",
     "Reports",
     "RunningEviction",

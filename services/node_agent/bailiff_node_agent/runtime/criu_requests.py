@@ -16,7 +16,7 @@ from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG, KILLED, RESTORE_LOG
 from bailiff_node_agent.runtime.supervisor.host import boot_id
 
-from .gangs import TOLD, stopped_before
+from .gangs import FROZEN, TOLD, stopped_before
 from .job_files import reading
 from .port import Dumped, Image, Restored
 from .supervisor import safe_open
@@ -96,6 +96,7 @@ async def dumped(task: Path, control: Path, image: Image, asked: dict[str, Any],
         await asyncio.sleep(POLL_S)
     if answer["code"] == 0:
         facts = {"main": answer["main"], "log": record["log"], "control": str(control), "stopped": stopped_before(task)}
+        facts |= {"frozen": True} if (task / FROZEN).exists() else {}  # it is restored as it was
         saved = answer.get("connections")
         facts |= {"connections": saved, "boot_id": boot_id()} if saved else {}
         return Dumped(answer["us"], facts=facts)

@@ -18,8 +18,11 @@ POLL_S = 0.02
 FROZEN, TOLD = "frozen.json", "told.json"
 
 
-async def freeze(task: Path, processes: Processes) -> None:
-    """Stop all of the task, but for its init. Those that stood still before are noted, for a later agent, too."""
+async def freeze(task: Path, processes: Processes, signalled: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Stop all of the task, but for its init. Those that stood still before are noted, for a later agent, too.
+
+    signalled: called once, when each process has got its signal.
+    """
     if read_json(task / FROZEN) is None:
         own = _own(task, await processes())
         stopped = [inner_pid(each.pid) for each in own if _stands_still(each.pid)]
@@ -33,6 +36,9 @@ async def freeze(task: Path, processes: Processes) -> None:
         before = own
         for each in moving:
             send(each, signal.SIGSTOP)
+        if signalled is not None:
+            await signalled()
+            signalled = None
         await asyncio.sleep(POLL_S)
 
 

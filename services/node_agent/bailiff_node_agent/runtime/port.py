@@ -71,7 +71,8 @@ class Capabilities:
     otherwise all that proves it is what another system says. notices: delivers eviction notices, steps and messages between
     node and job; without it a task gets TERM at once. outlives_agent: tasks continue without the agent, so the runtime must
     enforce the node's lease by itself. simulated: its tasks are no processes, so they run on any node. saves: it can save the
-    state of a task that was launched for it, and restore it. exposes: what of the agent and its machine is in reach of its tasks
+    state of a task that was launched for it, and restore it. parks: it can stop a task so that it keeps its memory and nothing
+    else, and let it go on. exposes: what of the agent and its machine is in reach of its tasks
     and should not be, in a sentence; empty: nothing.
     """
 
@@ -84,6 +85,7 @@ class Capabilities:
     simulated: bool = False
     sees_release: bool = True
     saves: bool = False
+    parks: bool = False
     exposes: str = ""
 
 
@@ -332,6 +334,13 @@ class Runtime(ABC):
 
     async def thaw(self, key: TaskKey) -> None:
         """Let a task go on that `freeze` or `save` has stopped."""
+
+    async def park(self, key: TaskKey) -> None:
+        """Stop all of a task, which does not notice it, until `unpark`. Idempotent. Raises `OSError`."""
+        raise NotImplementedError(f"{key}: it cannot be parked")
+
+    async def unpark(self, key: TaskKey, *, stopped: bool = False) -> None:
+        """Let a parked task go on. stopped: it does not run, but can be saved, as after `freeze`. Raises `OSError`."""
 
     async def go_on(self, key: TaskKey, *, anew: bool) -> None:
         """Let a restored task of a gang go on, or end it and start its command anew. Of several calls the first one counts."""

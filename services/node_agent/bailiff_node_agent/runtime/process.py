@@ -20,6 +20,7 @@ from bailiff_service.logs import logger
 from . import criu_requests, gangs, job_files
 from .cgroups import Cgroups, mounts
 from .connections import Connection, among, let_go_on, unlock
+from .freezer import Freezer, GroupFreezer, OldFreezer
 from .host_processes import looking
 from .plugin import NodeParts, RuntimePlugin
 from .port import Capabilities, DeviceUsers, Dumped, Image, Launch, Restored, TaskKey
@@ -39,7 +40,7 @@ KEPT = ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR")
 class ProcessRuntime(SupervisedRuntime):
     """cgroups: where each task gets a cgroup of its own; None where this host does not permit it. hidden: what tasks that run as
     the agent's own user do not see; empty: they see everything. criu: the program that saves and restores tasks, if there is one.
-    exposes: as in `Capabilities`.
+    freezer: what stops tasks that are parked, if there is one. exposes: as in `Capabilities`.
     """
 
     supervisor = ("-S", "-c", _SUPERVISOR)
@@ -52,14 +53,16 @@ class ProcessRuntime(SupervisedRuntime):
         cgroups: Cgroups | None = None,
         hidden: Sequence[Path] = (),
         criu: str | None = None,
+        freezer: Freezer | None = None,
         exposes: str = "",
     ) -> None:
         super().__init__(state_dir, devices=devices)
+        self._freezer = freezer
         self._cgroups, self._hidden, self._criu, self._exposes = cgroups, hidden, criu, exposes
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(saves=self._criu is not None, exposes=self._exposes)
+        return Capabilities(saves=self._criu is not None, parks=self._freezer is not None, exposes=self._exposes)
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         running = read_json(self.folders.known(key) / "running.json")
@@ -81,6 +84,8 @@ class ProcessRuntime(SupervisedRuntime):
         while tree := await looking(self._processes, key):
             for process in tree:
                 send(process, signal.SIGKILL)
+            if self._freezer:
+                self._freezer.thaw(key)  # in cgroup v1 what is frozen does not end
             await asyncio.sleep(POLL_S)
         self._supervisors.wake(self.folders.task(key))  # it may have been stopped; it has the exit to record
 
@@ -114,6 +119,28 @@ class ProcessRuntime(SupervisedRuntime):
         if saved.get("connections"):
             await self._unlocked(key, lambda: let_go_on(saved["connections"], self.pids(key)))
         await gangs.thaw(self.folders.known(key), lambda: looking(self._processes, key))
+
+    async def park(self, key: TaskKey) -> None:
+        self.folders.known(key)
+        assert self._freezer is not None
+        await looking(self._freezer.freeze, key, lambda: [process.pid for process in self._tree(key)])
+
+    async def unpark(self, key: TaskKey, *, stopped: bool = False) -> None:
+        task = self.folders.known(key)
+        if self._freezer is None:
+            return
+        freezer = self._freezer
+        if stopped:  # it gets the signal while it is frozen, so that it does not run in between
+            await gangs.freeze(task, lambda: looking(self._processes, key), lambda: looking(freezer.thaw, key))
+        else:
+            if (task / gangs.FROZEN).exists():  # it was to be saved meanwhile
+                await gangs.thaw(task, lambda: looking(self._processes, key))
+            await looking(freezer.thaw, key)
+
+    def _tree(self, key: TaskKey) -> list[Process]:
+        """All of the task, without its supervisor, which must go on."""
+        supervisor = (read_json(self.folders.task(key) / "running.json") or {}).get("supervisor_pid")
+        return [process for process in self._processes(key) if process.pid != supervisor]
 
     async def go_on(self, key: TaskKey, *, anew: bool) -> None:
         await gangs.go_on(self.folders.known(key), lambda: looking(self._processes, key), anew=anew)
@@ -204,15 +231,26 @@ class ProcessRuntime(SupervisedRuntime):
     async def _clean_up(self, key: TaskKey) -> None:
         if self._cgroups:
             await job_files.removing(self._cgroups.remove, key)
+        if self._freezer:
+            await job_files.removing(self._freezer.remove, key)
 
     async def _clean_up_lost(self, key: TaskKey) -> None:
         """Nothing: its cgroup is removed when the task is forgotten."""
 
 
 def cgroups_of(folder: Path, root: Path | None = None) -> Cgroups | None:
-    """Those of the tasks of the node with this state folder; one host may have two agents of one name."""
-    own = hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
-    return Cgroups.on_this_host(f"{folder.name}-{own}", root)
+    """Those of the tasks of the node with this state folder."""
+    return Cgroups.on_this_host(_own_name(folder), root)
+
+
+def freezer_of(folder: Path, cgroups: Cgroups | None) -> Freezer | None:
+    """What stops the tasks of the node with this state folder; None: this host has no freezer that the agent may use."""
+    return GroupFreezer(cgroups) if cgroups is not None else OldFreezer.on_this_host(_own_name(folder))
+
+
+def _own_name(folder: Path) -> str:
+    """One host may have two agents of one name."""
+    return f"{folder.name}-{hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]}"
 
 
 def _open(parts: NodeParts) -> ProcessRuntime:
@@ -225,7 +263,10 @@ def _open(parts: NodeParts) -> ProcessRuntime:
         logger().warning("isolation of jobs is not complete", reason=exposes)
     criu = criu_requests.find_criu(settings.criu) if settings.durable else None
     program = criu.program if criu is not None and not criu.why_not else None
-    return ProcessRuntime(parts.folder, devices=parts.devices, cgroups=cgroups, hidden=hidden, criu=program, exposes=exposes)
+    freezer = freezer_of(parts.folder, cgroups) if settings.durable else None
+    return ProcessRuntime(
+        parts.folder, devices=parts.devices, cgroups=cgroups, hidden=hidden, criu=program, freezer=freezer, exposes=exposes
+    )
 
 
 def exposure(why_not: str | None) -> str:

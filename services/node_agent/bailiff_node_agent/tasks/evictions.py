@@ -13,7 +13,6 @@ from bailiff_bus.messages.reports import (
     TaskReleasedReport,
     TaskStartRefusedReport,
 )
-from bailiff_core.model.demand import Checkpointing
 from bailiff_core.model.evictions import IRREVERSIBLE_STAGES
 from bailiff_core.model.grace import default_term_after
 from bailiff_core.records.facts import Stage
@@ -28,6 +27,7 @@ from bailiff_service.clock_and_ids import ClockAndIds
 
 from .exits import ExitHandler
 from .message_pump import MessagePump
+from .parking import Parker
 from .saving import Saver
 from .stages import TERMINATED, EvictionStages, notice_facts, stages_until, stuck_in
 from .task_table import LocalTask, TaskTable
@@ -46,6 +46,7 @@ class EvictionDriver:
     background: Background
     clock_and_ids: ClockAndIds
     saver: Saver
+    parker: Parker
 
     async def evict(self, command: Evict, verdicts: Mapping[int, Verdict]) -> None:
         """Begin the eviction of each task, or report again how far it is."""
@@ -54,13 +55,21 @@ class EvictionDriver:
                 order = command.ordered_by.seq
                 self.reporter.report_task(key, order, TaskStartRefusedReport, reason="it was evicted before it was started")
                 self.reporter.report_task(key, order, TaskReleasedReport)
+            elif task.state == "parked" and command.sender == "admission":  # the log does not have it
+                self.background.spawn(self.parker.end(task))
             elif task.state != "running":
                 self.exits.report_again(task)
-            elif self.context.evictions.get(str(key)) is None:
+            elif self.context.evictions.get(str(task.key)) is None:
                 how = {"disruption_budgets": "respect"} if command.respect_budgets else {}
                 how |= {"preemptors_pods": "nominated"} if command.nominated else {}
                 self._begin(
-                    task, command.grace, command.term_after, command.cause, command.for_job, how, command.save, command.together
+                    task,
+                    command.grace,
+                    command.term_after,
+                    command.cause,
+                    command.for_job,
+                    how,
+                    {"save": command.save, "together": command.together, "park": command.park},
                 )
             else:
                 await self._shorten(task, command.grace, command.term_after)
@@ -88,10 +97,13 @@ class EvictionDriver:
         self.background.spawn(self._drive(task, eviction))
 
     def evict_all(self, grace: int, reason: str) -> None:
-        """Every running task whose eviction has not begun."""
+        """Every running task whose eviction has not begun, and every parked one, which ends."""
         for task in self.tasks.running():
             if self.context.evictions.get(str(task.key)) is None:
                 self._begin(task, grace, default_term_after(grace), reason, None)
+        for task in self.tasks:
+            if task.state == "parked":
+                self.background.spawn(self.parker.end(task))
 
     def adopt(self) -> None:
         """Load the evictions that earlier agents began; `resume` continues them. Those of unknown tasks are dropped."""
@@ -104,6 +116,8 @@ class EvictionDriver:
 
     def resume(self, task: LocalTask) -> None:
         """Continue the task's eviction, if an earlier agent has begun one."""
+        if task.state == "parked":
+            return
         eviction = self.context.evictions.get(str(task.key))
         if eviction is not None:
             self.background.spawn(self._drive(task, eviction))
@@ -116,10 +130,10 @@ class EvictionDriver:
         reason: str,
         preemptor: str | None,
         how: Mapping[str, str] = MappingProxyType({}),
-        save: Checkpointing = "job",
-        together: bool = False,
+        saving: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.messages.read(task)
+        save = saving.get("save", "job")
         steps, attached = self.context.runtimes[task.runtime].steps(task.key), task.messages.attached
         term_us = min(term_after or 0, grace) if attached and save in JOB_IS_ASKED else 0
         eviction = RunningEviction(
@@ -136,8 +150,7 @@ class EvictionDriver:
                 "step": steps.published,
                 "step_rate_milli": steps.pace,
                 "how": dict(how),
-                "save": save,
-                "together": together,
+                **saving,
             },
         )
         self.context.evictions.begin(eviction)
@@ -165,6 +178,8 @@ class EvictionDriver:
                     self.stages.write(eviction, "noticed")
             await self._sleep_until(term_at)
             if TERMINATED not in task.stages and task.state == "running" and self._is_current(task, eviction):
+                if eviction.detail.get("park") and await self.parker.park(task, eviction):
+                    return
                 outcome = await self.saver.save(task, eviction) if self.saver.is_due(task, eviction) else "failed"
                 if outcome == "ended":
                     await self._kill_at(task, eviction)
@@ -234,13 +249,13 @@ class EvictionDriver:
 
     def checkpoint_at_step(self, command: CheckpointAtStep, verdicts: Mapping[int, Verdict]) -> None:
         """Forward the gang's proposed or agreed step. After the soft deadline each rank saves without agreement."""
-        for key, task in self._tasks_of(command, verdicts):
+        for _, task in self._tasks_of(command, verdicts):
             if task is None or task.state != "running" or "noticed" not in task.stages:
                 continue
-            eviction = self.context.evictions.get(str(key))
+            eviction = self.context.evictions.get(str(task.key))
             if eviction is None or self.clock_and_ids.boot() >= eviction.term_boottime_us:
                 continue
-            self.context.runtimes[task.runtime].propose_step(key, command.step, agreed=command.agreed)
+            self.context.runtimes[task.runtime].propose_step(task.key, command.step, agreed=command.agreed)
             if command.agreed:
                 self.stages.reach(task, eviction, "step_agreed", step=command.step)
 
@@ -248,7 +263,9 @@ class EvictionDriver:
         """Save running tasks, which go on. What an earlier agent has begun is given up."""
         for key, task in self._tasks_of(command, verdicts):
             order = command.ordered_by.seq
-            if task is not None and task.state == "running" and task.ordered_snapshot != order:
+            if task is not None and task.state == "parked":
+                self.background.spawn(self.parker.save(task, order))
+            elif task is not None and task.state == "running" and task.ordered_snapshot != order:
                 task.ordered_snapshot = order
                 if verdicts[int(key.task)] == "new":
                     self.background.spawn(self.saver.save_running(task, order, together=command.together))

@@ -26,7 +26,7 @@ class MessagePump:
     async def watch(self, runtime: Runtime) -> None:
         """Take messages of this runtime's tasks, without end."""
         while True:
-            task = self.tasks.get(await runtime.wait_message())
+            task = self.tasks.started(await runtime.wait_message())
             if task is not None and task.state == "running":
                 self.read(task)
 
@@ -60,7 +60,7 @@ class MessagePump:
         if task.messages.resumed is not None and task.state == "running":
             content = task.messages.resumed.content
             known = {name: content[name] for name in ("step", "from_attempt", "skipped_checkpoints")}
-            self.reporter.report_task(task.key, task.ordered_by, TaskResumedReport, **known)
+            self.reporter.report_task(task.known_as, task.ordered_by, TaskResumedReport, **known)
 
     def report_progress(self, task: LocalTask) -> None:
         """Report progress now, or once enough time has passed since the last report; only the newest is reported."""
@@ -70,7 +70,7 @@ class MessagePump:
         if at <= loop.time():
             steps = self.context.runtimes[task.runtime].steps(task.key)
             progress = task.messages.take_progress(steps, self.clock_and_ids.boot(), loop.time())
-            self.reporter.report_task(task.key, task.ordered_by, TaskProgressReport, **progress)
+            self.reporter.report_task(task.known_as, task.ordered_by, TaskProgressReport, **progress)
         elif task.messages.report_at is None or at < task.messages.report_at:
             task.messages.report_at = at
             self.background.spawn(self._report_later(task, at - loop.time()))

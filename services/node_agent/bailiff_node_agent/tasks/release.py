@@ -79,7 +79,9 @@ class Releaser:
         before, after = tuple(map(reading_fact, proof.before)), tuple(map(reading_fact, proof.after))
         seen = {"before": before, "after": after, "host_before": host_before, "host_after": host_after}
         evidence = "node" if runtime.capabilities.sees_release else "api"
-        task.last_report = self.reporter.report_task(task.key, task.ordered_by, TaskReleasedReport, evidence=evidence, **seen)
+        task.last_report = self.reporter.report_task(
+            task.known_as, task.ordered_by, TaskReleasedReport, evidence=evidence, **seen
+        )
 
     async def _host_reading(self, task: LocalTask, living: Collection[int]) -> HostReading | None:
         """What the task uses of its machine besides devices; None where it uses none of it."""
@@ -115,12 +117,13 @@ class Releaser:
 
     async def _forget(self, task: LocalTask) -> None:
         self.context.evictions.end(str(task.key))
+        self.context.parking.end(str(task.key))
         self.shares.remove(str(task.key))
         runtime = self.context.runtimes[task.runtime]
         try:
             path = runtime.log_path(task.key)
             if path is not None:
-                self.ended_logs.append((task.key, path))
+                self.ended_logs.append((task.known_as, path))
             await runtime.forget(task.key)
         finally:
             self._forgetting.pop(task.key, None)

@@ -103,7 +103,7 @@ class Saver:
         if dumped.why_not:
             raise NotSaved(dumped.why_not)
         self.stages.reach(task, eviction, "dumped", driver=DRIVER, bytes=await self.context.images.size(image))
-        digest, size = await self._sealed(image, dumped)
+        digest, size = await self.sealed(image, dumped)
         if task.state != "running" or "kill_sent" in task.stages:
             raise NotSaved("it was killed meanwhile")  # and that is on record
         self.stages.reach(task, eviction, "stored", driver=DRIVER, sha256=digest, bytes=size)
@@ -114,7 +114,9 @@ class Saver:
 
         def reach(stage: EvictionStage, **facts: Any) -> None:
             elapsed = max(0, self.clock_and_ids.boot() - began)
-            self.reporter.report_task(task.key, order, SnapshotStageReport, stage=stage, elapsed=elapsed, driver=DRIVER, **facts)
+            self.reporter.report_task(
+                task.known_as, order, SnapshotStageReport, stage=stage, elapsed=elapsed, driver=DRIVER, **facts
+            )
 
         try:
             async with task.saves:
@@ -122,16 +124,16 @@ class Saver:
                     raise NotSaved("it ends")
                 if not runtime.capabilities.saves:
                     raise NotSaved("this node has no program that saves tasks")
-                image = await self.context.images.make(self.context.snapshots_folder / task.key.job, task.key, order)
+                image = await self.context.images.make(self.context.snapshots_folder / task.key.job, task.known_as, order)
                 dumped = await self._dumped_running(runtime, task, image, order, reach, together=together)
                 reach("dumped", bytes=await self.context.images.size(image))
-            digest, size = await self._sealed(image, dumped)
+            digest, size = await self.sealed(image, dumped)
             reach("stored", sha256=digest, bytes=size)
         except (NotSaved, OSError, UnknownTask) as problem:
             if image is not None:
                 with suppress(OSError):
                     await self.context.images.drop(image)
-            reach("save_failed", reason=_words(problem)[:MAX_REASON])
+            reach("save_failed", reason=words(problem)[:MAX_REASON])
             if isinstance(problem, Damaged):
                 await runtime.kill(task.key)  # it must not go on
 
@@ -162,17 +164,17 @@ class Saver:
     async def give_up(self, task: LocalTask, order: int) -> None:
         """An earlier agent was saving the task, which goes on: nobody knows what that agent had still to do."""
         facts = {"stage": "save_failed", "driver": DRIVER, "reason": "the node's agent was started anew"}
-        self.reporter.report_task(task.key, order, SnapshotStageReport, **facts)
+        self.reporter.report_task(task.known_as, order, SnapshotStageReport, **facts)
         if self.context.evictions.get(str(task.key)) is None:
             await self.context.runtimes[task.runtime].thaw(task.key)
 
-    async def _sealed(self, image: Image, dumped: Dumped) -> tuple[str, int]:
+    async def sealed(self, image: Image, dumped: Dumped) -> tuple[str, int]:
         """Digest and bytes. Raises `NotSaved`."""
         facts = {"driver": DRIVER, "runtime": dict(dumped.facts), "cpu": self.context.cpu_features}
         try:
             return await self.context.images.seal(image, facts)
         except (OSError, BadImage) as problem:
-            raise NotSaved(_words(problem)) from None
+            raise NotSaved(words(problem)) from None
 
     async def _frozen_together(self, runtime: Runtime, task: LocalTask, eviction: RunningEviction) -> None:
         """Freeze the task, and wait for its gang, for half of the time that is left: the rest is for TERM. Raises `NotSaved`."""
@@ -195,9 +197,9 @@ class Saver:
         if known is not None:
             return Image(Path(known["folder"]), known["name"], tuple(known["identity"]))
         try:
-            image = await self.context.images.make(self.context.snapshots_folder / task.key.job, task.key)
+            image = await self.context.images.make(self.context.snapshots_folder / task.key.job, task.known_as)
         except OSError as problem:
-            raise NotSaved(_words(problem)) from None
+            raise NotSaved(words(problem)) from None
         now = self.context.evictions.get(str(task.key))
         if now is not None:
             about = {**asdict(image), "folder": str(image.folder)}
@@ -226,7 +228,7 @@ async def remove_older(context: AgentContext, task: LocalTask) -> None:
     Those before a stored one; all of a task that has ended well and not by an eviction; one that is not stored, as its task ended
     or its agent died before a record could name it.
     """
-    this, stored, eviction = task.key.attempt, "stored" in task.stages, context.evictions.get(str(task.key))
+    this, stored, eviction = task.known_as.attempt, "stored" in task.stages, context.evictions.get(str(task.key))
     has_ended = task.messages.is_done or (task.exit_code == 0 and eviction is None)
     begun = eviction is not None and "image" in eviction.detail
     if not (stored or has_ended or begun):
@@ -239,8 +241,9 @@ async def remove_older(context: AgentContext, task: LocalTask) -> None:
             lambda attempt, went_on: earlier if attempt != this else has_ended and not stored if went_on else not stored,
         )
     except OSError as problem:
-        context.log().warning("snapshots could not be removed", job=task.key.job, reason=_words(problem))
+        context.log().warning("snapshots could not be removed", job=task.key.job, reason=words(problem))
 
 
-def _words(problem: Any) -> str:
+def words(problem: Any) -> str:
+    """Why it failed."""
     return str(problem.strerror if isinstance(problem, OSError) and problem.strerror else problem)

@@ -22,7 +22,8 @@ TASK_STAGES: tuple[EvictionStage, ...] = (
     "checkpoint_committed",
     "yielding",
 )
-SAVE_STAGES: tuple[EvictionStage, ...] = ("frozen", "dumped", "stored", "save_failed")  # on disk with their facts
+SAVE_STAGES: tuple[EvictionStage, ...] = ("frozen", "dumped", "stored", "save_failed", "park_failed", "parked")
+"""On disk with their facts."""
 AGENT_STAGES = ("term_sent", "kill_sent")
 
 
@@ -74,7 +75,7 @@ class EvictionStages:
 
     def report(self, task: LocalTask, stage: Stage) -> None:
         """Report a reached stage."""
-        self.reporter.report_task(task.key, task.ordered_by, EvictionStageReport, **stage.model_dump())
+        self.reporter.report_task(task.known_as, task.ordered_by, EvictionStageReport, **stage.model_dump())
 
     def write(self, eviction: RunningEviction, stage: str) -> None:
         """Write the stage to disk, for the next agent."""

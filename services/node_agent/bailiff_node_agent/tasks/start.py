@@ -4,7 +4,7 @@ A start is checked, and its devices are allocated, in the order of the commands.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -12,6 +12,7 @@ from typing import Any
 
 from bailiff_bus.messages.commands import SnapshotRef, SnapshotStep, StartTask, TaskAssignment
 from bailiff_bus.messages.reports import TaskRestoredReport, TaskRestoreFailedReport, TaskStartedReport, TaskStartRefusedReport
+from bailiff_core.model.snapshots import PARK
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.background import Background
 from bailiff_node_agent.checkpoints import newest
@@ -26,8 +27,9 @@ from bailiff_node_agent.snapshots import DRIVER, BadImage
 from bailiff_node_agent.users import NotRunnable, first_inaccessible, make_owned, refuse_link
 
 from .exits import ExitHandler
+from .parking import Parker
 from .release import Releaser
-from .saving import MAX_REASON
+from .saving import MAX_REASON, NotSaved
 from .task_table import LocalTask, TaskTable
 
 SAVED = ("snapshot", "auto")
@@ -49,6 +51,7 @@ class TaskStarter:
     releaser: Releaser
     reporter: Reporter
     background: Background
+    parker: Parker
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LAUNCHES_AT_ONCE))
     _launching: dict[str, set[asyncio.Task[None]]] = field(default_factory=dict)
     """By job, its launches that have not ended, but for slow ones."""
@@ -64,6 +67,12 @@ class TaskStarter:
             if verdicts[assigned.task] == "same":
                 self._report_again(key, command.ordered_by.seq)
                 continue
+            snapshot = assigned.restore
+            parked = self.parker.find(command.job, snapshot, assigned.task) if snapshot is not None else None
+            await self.parker.end_others(command.job, parked)
+            if parked is not None:
+                self._track(key, self._resume(parked, command, assigned, key))
+                continue
             missing = self._missing(command, assigned)
             in_use = self._in_use(key, command, assigned) if missing is None else None
             refusal = missing or in_use or self._quarantined(command, assigned)
@@ -75,6 +84,18 @@ class TaskStarter:
                 if launch is not None:
                     self._spawn(launch, assigned.restore)
 
+    async def _resume(self, task: LocalTask, command: StartTask, assigned: TaskAssignment, key: TaskKey) -> None:
+        """Let a parked task go on; or start it anew, which says why."""
+        try:
+            await self.parker.resume(task, key.attempt, command.ordered_by.seq)
+        except NotSaved:
+            launch = await self._prepare(command, assigned, key)
+            if launch is not None:
+                await self._launch(launch, assigned.restore)
+            return
+        self._report_started(task, ())
+        self.parker.report_resumed(task)
+
     async def launched(self, job: str) -> None:
         """Wait until every launch of this job that has begun is reported."""
         while launching := self._launching.get(job):
@@ -82,6 +103,8 @@ class TaskStarter:
 
     def resume(self, task: LocalTask) -> None:
         """Report how the restoring of a task ended that an earlier agent has started."""
+        if task.state == "parked" or task.continues is not None:
+            return  # it was parked since
         self.background.spawn(self._report_restored(task))
 
     async def snapshot_step(self, command: SnapshotStep, verdicts: Mapping[int, Verdict]) -> None:
@@ -95,10 +118,14 @@ class TaskStarter:
             self.background.spawn(self._report_restored(task))
 
     def _spawn(self, launch: Launch, snapshot: SnapshotRef | None) -> None:
-        self._starting.add(launch.key)
-        job, task = launch.key.job, self.background.spawn(self._launch(launch, snapshot))
-        task.add_done_callback(lambda _: self._starting.discard(launch.key))
-        if self.context.runtimes[self.tasks[launch.key].runtime].capabilities.starts_slowly:
+        starts_slowly = self.context.runtimes[self.tasks[launch.key].runtime].capabilities.starts_slowly
+        self._track(launch.key, self._launch(launch, snapshot), waits=not starts_slowly)
+
+    def _track(self, key: TaskKey, work: Coroutine[Any, Any, None], *, waits: bool = True) -> None:
+        self._starting.add(key)
+        job, task = key.job, self.background.spawn(work)
+        task.add_done_callback(lambda _: self._starting.discard(key))
+        if not waits:
             return  # it may be evicted before it runs
         launching = self._launching.setdefault(job, set())
         launching.add(task)
@@ -249,6 +276,8 @@ class TaskStarter:
 
     async def _verified(self, launch: Launch, snapshot: SnapshotRef) -> Image:
         """The snapshot, if it is the one on record and can be restored here. Raises `BadImage`."""
+        if snapshot.driver == PARK:
+            raise BadImage("its parked processes are not here any more")
         if not launch.saves or snapshot.driver != DRIVER:
             raise BadImage("this node has no program that restores it")
         folder, task = self.context.snapshots_folder / launch.key.job, int(launch.key.task)
@@ -258,7 +287,7 @@ class TaskStarter:
         if image.facts.get("boot_id") not in (None, self.context.incarnation.boot_id):
             raise BadImage("the machine has restarted since it was saved, or is another one: its TCP connections are gone")
         about = {"from_attempt": snapshot.attempt, "driver": snapshot.driver, "bytes": snapshot.bytes, "verified": took}
-        if not launch.is_only_task:
+        if not launch.is_only_task or image.facts.get("frozen"):
             about |= {"waits": True, "stopped": image.facts.get("stopped", [])}
         return replace(image, about=about)
 
@@ -274,7 +303,7 @@ class TaskStarter:
                 return
             about = {name: end.about[name] for name in ("from_attempt", "driver", "bytes", "verified")}
             about |= {"restored": end.elapsed_us, "waits": end.waits}
-            self.reporter.report_task(task.key, task.ordered_by, TaskRestoredReport, **about)
+            self.reporter.report_task(task.known_as, task.ordered_by, TaskRestoredReport, **about)
             if end.waits and not task.waits:
                 task.waits = True
                 await self._end_waiting(task)
@@ -287,11 +316,11 @@ class TaskStarter:
             await self.context.runtimes[task.runtime].kill(task.key)
 
     def _report_not_restored(self, task: LocalTask, why: str, **known: Any) -> None:
-        self.reporter.report_task(task.key, task.ordered_by, TaskRestoreFailedReport, reason=why[:MAX_REASON], **known)
+        self.reporter.report_task(task.known_as, task.ordered_by, TaskRestoreFailedReport, reason=why[:MAX_REASON], **known)
 
     def _report_started(self, task: LocalTask, chosen: tuple[str, ...]) -> None:
         found = {"devices": chosen, "damaged_checkpoints": task.damaged_checkpoints}
-        self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport, **found)
+        self.reporter.report_task(task.known_as, task.ordered_by, TaskStartedReport, **found)
 
     def _user(self, command: StartTask) -> User | None:
         """The user that the job runs as, who gets its checkpoint directory; None: the agent's. Raises `NotRunnable`."""
@@ -307,6 +336,8 @@ class TaskStarter:
 
     def _report_again(self, key: TaskKey, order: int) -> None:
         """A repeated command: report the present state. A lost start is not carried out again."""
+        if key in self._starting:
+            return  # it is reported once it has started
         task = self.tasks.get(key)
         if task is None or (
             task.ordered_by is not None and task.ordered_by < order
@@ -314,8 +345,6 @@ class TaskStarter:
             reason = "the task was started on this node before, and is gone"
             self.reporter.report_task(key, order, TaskStartRefusedReport, reason=reason, was_started=True)
             return
-        if key in self._starting:
-            return  # it is reported once it has started
         chooses = self.context.runtimes[task.runtime].capabilities.starts_slowly
         if not task.never_ran:
             self._report_started(task, task.devices if chooses else ())

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bailiff_bus.messages.reports import TrackedTask
 from bailiff_core.records.facts import Stage
@@ -15,7 +15,10 @@ from .task_messages import TaskMessages
 
 @dataclass(slots=True)
 class LocalTask:
-    """One task. state: `running`, `exited` or `released`. runtime: its name. ordered_by: seq of the record behind its start.
+    """One task. state: `running`, `parked`, `exited` or `released`. runtime: its name.
+
+    ordered_by: seq of the record behind its start. key: as it was started. continues: the attempt as which
+    it goes on after it was parked.
 
     never_ran: it ended before it began.
     before, pids: its devices and processes when its eviction began. last_report: number of its release report.
@@ -45,6 +48,12 @@ class LocalTask:
     saves: asyncio.Lock = field(default_factory=asyncio.Lock)
     stepped: asyncio.Event = field(default_factory=asyncio.Event)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    continues: int | None = None
+
+    @property
+    def known_as(self) -> TaskKey:
+        """The attempt that the log has it as."""
+        return self.key if self.continues is None else replace(self.key, attempt=self.continues)
 
     def mark_exited(self, end: Exit) -> None:
         self.state, self.exit_code, self.unobserved = "exited", end.code, end.supervisor_lost
@@ -54,10 +63,11 @@ class LocalTask:
         return TrackedTask.model_validate(
             {
                 "job": self.key.job,
-                "attempt": self.key.attempt,
+                "attempt": self.known_as.attempt,
                 "task": int(self.key.task),
                 "devices": self.devices,
-                "state": self.state,
+                "state": "released" if self.state == "parked" else self.state,
+                "parked": self.state == "parked",
                 "exit_code": self.exit_code,
                 "unobserved": self.unobserved,
                 "reason": self.reason,
@@ -74,6 +84,7 @@ class TaskTable:
 
     def __init__(self) -> None:
         self._by_key: dict[TaskKey, LocalTask] = {}
+        self._continuing: dict[TaskKey, LocalTask] = {}
 
     def __iter__(self) -> Iterator[LocalTask]:
         """Over a copy, so that tasks may be added and removed meanwhile."""
@@ -86,14 +97,28 @@ class TaskTable:
         return self._by_key[key]
 
     def get(self, key: TaskKey) -> LocalTask | None:
+        """The task that the log has as this attempt."""
+        task = self._continuing.get(key) or self._by_key.get(key)
+        return task if task is not None and task.known_as == key else None
+
+    def started(self, key: TaskKey) -> LocalTask | None:
+        """The task that was started as this attempt: a runtime knows it so."""
         return self._by_key.get(key)
+
+    def continues(self, task: LocalTask, attempt: int) -> None:
+        """It goes on as this attempt."""
+        self._continuing.pop(task.known_as, None)
+        task.continues = attempt
+        self._continuing[task.known_as] = task
 
     def add(self, task: LocalTask) -> None:
         """Replaces a task of the same key."""
         self._by_key[task.key] = task
 
     def remove(self, key: TaskKey) -> LocalTask:
-        return self._by_key.pop(key)
+        task = self._by_key.pop(key)
+        self._continuing.pop(task.known_as, None)
+        return task
 
     def running(self) -> list[LocalTask]:
         """Tasks that have not exited."""
@@ -101,14 +126,14 @@ class TaskTable:
 
     def unreleased(self, device: str) -> list[LocalTask]:
         """Tasks of this device that are not released."""
-        return [task for task in self._by_key.values() if device in task.devices and task.state != "released"]
+        return [task for task in self._by_key.values() if device in task.devices and task.state not in ("parked", "released")]
 
     def holders(self) -> dict[str, set[TaskOfJob]]:
         """By device, its tasks that are not released."""
         found: dict[str, set[TaskOfJob]] = {}
         for task in self._by_key.values():
-            for device in task.devices if task.state != "released" else ():
-                found.setdefault(device, set()).add((task.key.job, task.key.attempt, int(task.key.task)))
+            for device in task.devices if task.state not in ("parked", "released") else ():
+                found.setdefault(device, set()).add((task.key.job, task.known_as.attempt, int(task.key.task)))
         return found
 
     def jobs_by_device(self) -> dict[str, list[str]]:

@@ -70,7 +70,7 @@ async def watch_idle(context: AgentContext, tasks: TaskTable, reporter: Reporter
     monitor, loop = IdleMonitor(context.inventory), asyncio.get_running_loop()
     while True:
         await asyncio.sleep(context.device_poll_s)
-        running = [(task.key, task.devices) for task in tasks.running()]
+        running = [(task.known_as, task.devices) for task in tasks.running()]
         for change in await query(context.inventory, monitor.check, running, loop.time()):
             idle = {"idle": change.idle, "duration": int(change.seconds * 1_000_000)}
             reporter.report_task(change.key, _order(tasks, change.key), TaskIdleReport, **idle)

@@ -36,6 +36,7 @@ WORDS: Mapping[str, str] = {
     "Unpaused": "a user resumed the job; it returns to the queue",
     "MigrationRequested": "a user requested that the job moves to other nodes",
     "Idle": "the GPUs of the job are idle for longer than the policy allows",
+    "ParkedLost": "the node lost the parked job, which begins anew",
     "SnapshotExpired": "the job has not run for as long as its snapshot is kept",
     "DecisionFailed": "a decision about the job failed; the job is suspended until it is cancelled",
     "Succeeded": "the job succeeded",

@@ -2,7 +2,7 @@
 
 from bailiff_core.explain.eviction_stages import SHORTENED_BY, STAGES, snapshot_text, stuck_text
 from bailiff_core.explain.victims import EVICTED, eviction_cause_text, stop_word
-from bailiff_core.humanize import duration_text, user_text
+from bailiff_core.humanize import cost_text, duration_text, user_text
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.work_lost import loss_text, past_loss
@@ -39,6 +39,18 @@ def _snapshot_stage_reached(fact: facts.SnapshotStageReached, _state: PoolState)
     kind = {"stored": "good", "save_failed": "warn"}.get(fact.stage, "quiet")
     goes_on = "it goes on" if fact.stage == "save_failed" else ""
     return Statement("snapshot", _task(fact), joined(STAGES[fact.stage], _on(fact, snapshot_text(fact), after, goes_on)), kind)
+
+
+def _parked_word(_record: Record, fact: facts.ParkedTaskStageReached, _state: PoolState) -> str:
+    return "ParkedLost" if fact.stage == "park_lost" else ""
+
+
+@describes(facts.ParkedTaskStageReached, event=_parked_word)
+def _parked_task_stage_reached(fact: facts.ParkedTaskStageReached, _state: PoolState) -> Statement:
+    kind = {"stored": "good", "save_failed": "warn", "park_lost": "bad"}.get(fact.stage, "quiet")
+    stays = "it stays parked" if fact.stage == "save_failed" else ""
+    lost = f"which loses {cost_text(fact.lost_gpu_ms)} of work" if fact.lost_gpu_ms else ""
+    return Statement("parked", _task(fact), joined(STAGES[fact.stage], _on(fact, snapshot_text(fact), stays, lost)), kind)
 
 
 def stage_facts(stage: facts.Stage, attached: bool) -> list[str]:

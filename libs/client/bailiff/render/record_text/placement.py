@@ -134,6 +134,12 @@ def _job_checkpoint_due(decision: decisions.JobCheckpointDue, _state: PoolState)
     return Statement("save due", decision.job, "its nodes save it while it runs", "quiet")
 
 
+@describes(decisions.ParkedJobSaveDue)
+def _parked_job_save_due(decision: decisions.ParkedJobSaveDue, _state: PoolState) -> Statement:
+    why = {"park-limit": "it has been parked for long", "drain": "its node is drained", "policy": "the policy parks no jobs"}
+    return Statement("save due", decision.job, f"{why[decision.why]}: its node saves it to disk", "quiet")
+
+
 @describes(decisions.SnapshotExpired, event="SnapshotExpired")
 def _snapshot_expired(decision: decisions.SnapshotExpired, _state: PoolState) -> Statement:
     lost = f", which loses {cost_text(decision.lost_gpu_ms)} of work" if decision.lost_gpu_ms else ""

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from bailiff_core.model.gpu_shares import units_of
 from bailiff_core.model.mig import device_gpu_milli, listed_devices, mig_weights_of, profile_of
+from bailiff_core.model.parking import parked_bytes
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Device, Job, Node, PoolState, Task
 from bailiff_core.views import Gpus, NodeState, NodeView
@@ -94,6 +95,8 @@ class NodeRow(NodeView):
         mig_devices: Number of MIG devices by profile.
         key: The key that it is enrolled with; empty without a valid one; null in a pool without a root key.
         snapshots: The drivers that save and restore tasks on it.
+        parking_bytes: Memory that it keeps for parked jobs; 0: it parks none.
+        parking_bytes_free: The part of it that is free.
     """
 
     number: int
@@ -114,6 +117,8 @@ class NodeRow(NodeView):
     drain: DrainRow | None
     devices: list[DeviceRow]
     snapshots: list[SnapshotRow]
+    parking_bytes: int
+    parking_bytes_free: int
 
 
 class Leftovers(TypedDict):
@@ -205,6 +210,8 @@ def node_row(state: PoolState, node: Node, holders: dict[tuple[int, int], list[H
             {"driver": each.driver, "version": each.version, "why_not": each.why_not, "bytes_per_s": each.bytes_per_s}
             for each in node.snapshots
         ],
+        "parking_bytes": node.parking.memory_bytes if node.parking is not None else 0,
+        "parking_bytes_free": max(0, node.parking.memory_bytes - parked_bytes(state, node)) if node.parking is not None else 0,
     }
 
 

@@ -2,7 +2,7 @@
 import type { Eviction, EvictionView, RecordItem } from "../../api";
 import { duration, stageText } from "../../lib";
 
-const SIGNS: Record<string, string> = { started: "▸", noticed: "N", acknowledged: "A", step_confirmed: "A", step_agreed: "A", checkpoint_started: "C", saving_in_flight: "C", checkpoint_committed: "C", yielding: "Y", term_sent: "T", kill_sent: "K", frozen: "F", dumped: "D", stored: "S", save_failed: "!", exited: "X", stuck: "!", released: "R", cancelled: "↩", resumed: "▶" };
+const SIGNS: Record<string, string> = { started: "▸", noticed: "N", acknowledged: "A", step_confirmed: "A", step_agreed: "A", checkpoint_started: "C", saving_in_flight: "C", checkpoint_committed: "C", yielding: "Y", term_sent: "T", kill_sent: "K", frozen: "F", dumped: "D", stored: "S", save_failed: "!", parked: "P", park_failed: "!", park_lost: "!", exited: "X", stuck: "!", released: "R", cancelled: "↩", resumed: "▶" };
 
 export interface Stage {
   name: string;
