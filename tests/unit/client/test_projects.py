@@ -176,6 +176,27 @@ def test_create_update_delete(bailiff: Run, log_writer: LogWriter) -> None:
     assert [project.name for project in log_writer.state.rules.projects] == ["research", "vision", "speech", "students"]
 
 
+def test_quotas_and_limits_by_model_are_set_one_by_one(bailiff: Run, log_writer: LogWriter) -> None:
+    def by_model() -> tuple[dict[str, int], dict[str, int], int | None]:
+        (robots,) = (each for each in log_writer.state.rules.projects if each.name == "robots")
+        return robots.quota.by_model, robots.limit.by_model, robots.quota.gpu_milli
+
+    def done(*args: str) -> None:
+        found = bailiff("project", *args, "--yes")
+        assert found.exit_code == ExitCode.DONE, found.output
+
+    done("create", "robots", "--model", "h100=2,a100=0.5", "--model", "1g.10gb=7", "--limit-model", "h100=4")
+    assert by_model() == ({"1g.10gb": 7000, "a100": 500, "h100": 2000}, {"h100": 4000}, None)
+    done("update", "robots", "--model", "h100=3,a100=none", "--gpus", "4")
+    assert by_model() == ({"1g.10gb": 7000, "h100": 3000}, {"h100": 4000}, 4000)
+    done("update", "robots", "--limit-model", "h100=none")
+    assert by_model() == ({"1g.10gb": 7000, "h100": 3000}, {}, 4000)
+    for text in ("h100", "=3", "h100=many", "h100=-2", "h100=1,h100=2", f"h100={2**60}", "h100=0.0001"):
+        found = bailiff("project", "update", "robots", "--model", text)
+        assert found.exit_code == ExitCode.USAGE, (text, found.output)
+    assert by_model() == ({"1g.10gb": 7000, "h100": 3000}, {}, 4000)
+
+
 def test_a_change_records_its_reason(bailiff: Run, log_writer: LogWriter) -> None:
     for change in (["create", "robots", "--gpus", "4"], ["update", "robots", "--gpus", "2"], ["delete", "robots", "--yes"]):
         done = bailiff("project", *change, "--reason", f"{change[0]} for the fair")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,7 @@ import typer
 from bailiff.client.answers import ANSWER_WITHIN, require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
-from .job_list import LIMIT, say_more
+from .job_list import LIMIT, Several, each_of, say_more
 from .jobs import Reason, watch_or_show
 from .policy_confirmation import Yes, confirm_effects
 from .session import Session, command
@@ -34,6 +34,11 @@ class ProjectOptions:
     gpus: Annotated[str | None, typer.Option(help="GPU quota, as in 4; none: unlimited.")] = None
     cpu: Annotated[str | None, typer.Option(help="CPU quota in cores, as in 32. Default: as of the GPUs.")] = None
     memory: Annotated[str | None, typer.Option(help="Memory quota, as in 256GiB. Default: as of the GPUs.")] = None
+    model: Annotated[
+        Several,
+        typer.Option(metavar="MODEL=N,...", help="Quota of a GPU model, group or MIG profile, as in h100=8; none: states none."),
+    ] = None
+    limit_model: Annotated[Several, typer.Option(metavar="MODEL=N,...", help="Limit of one, likewise.")] = None
     limit_gpus: Annotated[str | None, typer.Option(help="GPU limit, including borrowed ones; none: unlimited.")] = None
     limit_cpu: Annotated[str | None, typer.Option(help="CPU limit in cores.")] = None
     limit_memory: Annotated[str | None, typer.Option(help="Memory limit.")] = None
@@ -196,7 +201,11 @@ def fields_of(options: ProjectOptions) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for field, before in (("quota", ""), ("limit", "limit_")):
         named = {name: (f"{before}{option}", read) for name, (option, read) in readers.items()}
-        found = {name: _bound(option, given[option], read) for name, (option, read) in named.items() if given[option] is not None}
+        found: dict[str, Any] = {
+            name: _bound(option, given[option], read) for name, (option, read) in named.items() if given[option] is not None
+        }
+        if given[f"{before}model"]:
+            found["by_model"] = _by_model(f"--{before}model".replace("_", "-"), each_of(given[f"{before}model"]))
         if found:
             fields[field] = found
     if given["weight"] is not None:
@@ -208,6 +217,20 @@ def fields_of(options: ProjectOptions) -> dict[str, Any]:
     if safe:
         fields["min_runtime"] = safe
     return fields
+
+
+def _by_model(option: str, texts: Sequence[str]) -> dict[str, int | None]:
+    """Thousandths by model; None: nothing is stated of it."""
+    found: dict[str, int | None] = {}
+    for text in texts:
+        name, equals, number = text.partition("=")
+        if not name or not equals or name in found:
+            raise ClientError(ExitCode.USAGE, f"{option}: expected each model once, as in h100=8, found {text!r}")
+        try:
+            found[name] = None if number == "none" else _gpus(number)
+        except ValueError as error:
+            raise ClientError(ExitCode.USAGE, f"{option}: {name}: {error}, or none") from None
+    return found
 
 
 def _bound(option: str, text: str, read: Callable[[object], int]) -> int:

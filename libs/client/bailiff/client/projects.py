@@ -18,17 +18,16 @@ def with_new(policy: Policy, name: str, fields: Mapping[str, Any]) -> Policy:
     if any(project.name == name for project in policy.projects):
         raise ClientError(ExitCode.USAGE, f"project {name!r} exists already", f"to change it: bailiff project update {name}")
     created = max((project.created for project in policy.projects), default=0) + 1
-    return _with_projects(policy, [*_documents(policy), {"name": name, "created": created, **fields}])
+    return _with_projects(policy, [*_documents(policy), _changed({"name": name, "created": created}, fields)])
 
 
 def with_changed(policy: Policy, name: str, fields: Mapping[str, Any]) -> Policy:
-    """The policy with these fields of one project changed; quota, limit and weight per resource. Raises `ClientError`."""
+    """The policy with these fields of one project changed; quota, limit and weight one by one. Raises `ClientError`."""
     find(policy, name)
     documents = _documents(policy)
     for document in documents:
         if document["name"] == name:
-            for field, value in fields.items():
-                document[field] = {**document[field], **value} if isinstance(value, dict) else value
+            document.update(_changed(document, fields))
     return _with_projects(policy, documents)
 
 
@@ -61,6 +60,18 @@ def find(policy: Policy, name: str) -> Project:
 def users_of(state: PoolState, name: str) -> list[str]:
     """Jobs of this project, without subprojects, that have not ended."""
     return [job.id for job in state.jobs.values() if job.project == name and job.phase not in ENDED]
+
+
+def _changed(document: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields merged into the document, at every depth; None within a field: it states that no more."""
+    found = dict(document)
+    for field, value in fields.items():
+        if isinstance(value, Mapping):
+            merged = _changed(found.get(field) or {}, value)
+            found[field] = {name: each for name, each in merged.items() if each is not None or name not in value}
+        else:
+            found[field] = value
+    return found
 
 
 def _documents(policy: Policy) -> list[dict[str, Any]]:
