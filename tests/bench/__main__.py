@@ -37,6 +37,7 @@ from . import (
     lighthouse,
     listing,
     notice,
+    parking,
     pause,
     placements,
     pools,
@@ -79,6 +80,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "job": job.measure,
     "control": control.measure,
     "wasted": wasted.measure,
+    "parking": parking.measure,
     "pause": pause.measure,
     "snapshot": snapshot.measure,
     "hosted": hosted.measure,
@@ -98,7 +100,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
 }
 
 
-ON_REQUEST = ("kubernetes", *(() if snapshot.usable_criu() else ("snapshot",)))
+ON_REQUEST = ("kubernetes", *(() if snapshot.usable_criu() else ("snapshot",)), *(() if os.geteuid() == 0 else ("parking",)))
 """Measured only where they are named: they need more than `make install-dev` brings."""
 
 
