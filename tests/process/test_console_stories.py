@@ -36,9 +36,15 @@ SCROLLS = """() => {
   const page = document.documentElement;
   const found = all(document.body).filter(each => each.clientWidth && !each.matches(".log, dialog .body") && scrolls(each));
   if (page.scrollWidth > page.clientWidth + 1) found.push(page);
+  const beyond = (part, box) => part.getBoundingClientRect().right > box.getBoundingClientRect().right + 1;
+  for (const box of document.querySelectorAll(".figure"))
+    found.push(...[...box.querySelectorAll("*")].filter(each => beyond(each, box)));
   return found.map(each => `${each.tagName}.${each.className}: ${each.scrollWidth} × ${each.scrollHeight}`);
 }"""
-"""What has scroll bars of its own, and the page if it is too wide. Only a log, which follows its end, and a dialog may scroll."""
+"""What has scroll bars of its own, what is beyond the box of its figure, and the page if it is too wide.
+
+Only a log, which follows its end, and a dialog may scroll.
+"""
 PAGES = (
     "",
     "/overview",

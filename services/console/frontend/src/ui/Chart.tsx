@@ -6,6 +6,9 @@ import "uplot/dist/uPlot.min.css";
 import { momentOfChart, themeVersion, TIME_STEPS, timeZone } from "../lib";
 import "./chart.css";
 
+/** Between the ticks of an axis of values: no quarters of what is counted, such as 2.5 GPUs. */
+const STEPS = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** (power - 3))).flat();
+
 /** kind: line, dashed or dotted line, area from 0, or stacked on the areas before it. colour: a CSS variable. */
 export interface Series {
   name: string;
@@ -133,7 +136,7 @@ function options(element: HTMLElement, series: readonly Series[], most: number, 
     scales: { y: { range: (_, __, highest) => [0, Math.max(most, highest * 1.06, 1e-3)] } },
     axes: [
       { ...axis, space: 90, incrs: TIME_STEPS, values: [[86_400, "{MM}-{DD}", null, null, null, null, null, null, 0], [60, "{HH}:{mm}", "\n{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
-      { ...axis, size: 50, space: 34 },
+      { ...axis, size: 50, space: 34, incrs: STEPS },
     ],
     series: [
       {},

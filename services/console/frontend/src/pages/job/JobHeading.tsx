@@ -21,7 +21,7 @@ export function JobStatusLine({ pool, live, whole, details }: Props & { pool: st
       {live.state === "running" && <>Running on <NodeLinks pool={pool} nodes={live.nodes} /> with {allocated}{part}{live.started_at && <> for <Elapsed at={live.started_at} /></>}.</>}
       {live.state === "starting" && <>Starting on <NodeLinks pool={pool} nodes={live.nodes} /> with {allocated}{part}.</>}
       {live.state === "reserved" && <>{gpus} reserved on <NodeLinks pool={pool} nodes={live.reserved_nodes.length ? live.reserved_nodes : live.nodes} />: <bdi>{sanitizeLine(live.note || "it starts when they are released")}</bdi>.</>}
-      {live.state === "pending" && <>Pending: requests {gpus}{live.pending_since && <> for <Elapsed at={live.pending_since} /></>}.</>}
+      {live.state === "pending" && <>Pending{live.pending_since && <> for <Elapsed at={live.pending_since} /></>}: requests {gpus}.</>}
       {live.state === "evicting" && (
         <>
           Being evicted from <NodeLinks pool={pool} nodes={live.nodes} /> ({allocated}){live.eviction && (live.eviction.for_job ? <>, preempted by <bdi>{live.eviction.for_job}</bdi></> : `, because ${evictionCauseText(live.eviction.cause)}`)}.

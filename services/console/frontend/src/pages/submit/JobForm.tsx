@@ -22,7 +22,7 @@ export function JobForm({ pool, of }: { pool: string; of: FormProps }) {
         <TextInput of={of} name="min_tasks" label="Minimum tasks" placeholder="all" numeric hint="The others start and stop with the free resources." />
         <TextInput of={of} name="run_time_limit" label="Run time limit" placeholder="none, or e.g. 12h" />
         <TextInput of={of} name="after" label="After" placeholder="e.g. prep-1, sweep, eval-*:ended" hint="Jobs that must succeed first, or only end (:ended); an array by its name, yours by a pattern." />
-        <TextInput of={of} name="begin" label="Not before" placeholder="at once, or e.g. 2026-12-24T08:00+01:00" hint="Without a time zone: UTC." />
+        <TextInput of={of} name="begin" label="Not before" placeholder="at once" hint="As 2026-12-24T08:00+01:00; without a time zone: UTC." />
       </div>
       <PlacementFields of={of} />
       <PreemptionFields of={of} />
