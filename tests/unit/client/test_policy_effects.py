@@ -53,7 +53,7 @@ def test_the_first_project_makes_a_job_without_a_project_reclaimable(pool: LogWr
 def test_the_same_policy_changes_nothing(pool: LogWriter) -> None:
     found = effects(pool, pool.state.rules)
     assert not found.harms
-    assert found.sentences() == ["No job would become evictable, leave, start or stop at once."]
+    assert found.sentences() == ["It would be rejected: this policy is in force already, since #1."]
 
 
 def test_a_class_that_becomes_preemptible_makes_its_jobs_evictable(pool: LogWriter) -> None:
