@@ -32,6 +32,8 @@ async def tell(pool: SignedPool) -> None:
     await ask(facts.ApplyPolicy(policy=POLICY, reason="begin"), pool.root)
     await ask(facts.TopUpBudget(budget="ada", gpu_hours=10, reason="paper"))
     await ask(facts.TransferBudget(budget="all", to="ada", gpu_hours=20, reason="a gift"))
+    await ask(facts.ReserveGpus(reservation="course", project="default", gpus=1, begin=pool.now() + 24 * HOUR, duration=HOUR))
+    await ask(facts.CancelReservation(reservation="course"))
     pool.submit("low", kind="train", key=ADA, BAILIFF_SIM_CHECKPOINTS="10:0.1")
     await pool.until_running("low")
     pool.submit("high", kind="inference", key=ADA)

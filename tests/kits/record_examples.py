@@ -75,6 +75,30 @@ DATA: dict[str, dict[str, Any]] = {
     },
     "BudgetToppedUp": {"request": REQUEST, "budget": "vision", "gpu_hours": 20, "reason": "paper"},
     "BudgetTransferred": {"request": REQUEST, "budget": "speech", "to": "vision", "gpu_hours": 8, "reason": "a gift"},
+    "GpusReserved": {
+        "request": REQUEST,
+        "reservation": "course",
+        "project": "vision",
+        "gpus": 16,
+        "begin": NOON,
+        "duration": 36_000 * SECOND,
+        "repeat": "weekly",
+        "weekdays": [0, 2],
+        "times": 8,
+        "reason": "practicals",
+    },
+    "ReservationCancelled": {"request": REQUEST, "reservation": "course", "reason": "ill"},
+    "ReservationBegan": {
+        "reservation": "course",
+        "project": "vision",
+        "gpus": 16,
+        "begin": NOON,
+        "end": NOON + 3600 * SECOND,
+        "missing": 8,
+        "unavailable": ["gpu-01"],
+        "leaving": ["train-7"],
+    },
+    "ReservationEnded": {"reservation": "course", "begin": NOON, "end": NOON + 3600 * SECOND, "last": False},
     "TaskIdle": {**TASK, "duration": 60 * SECOND},
     "AttachGranted": {**TASK, "request": REQUEST, "client_certificate": "A" * 400},
     "JobSpecGranted": {"job": "train-7", "request": REQUEST, "encryption_key": "A" * 43},
@@ -262,6 +286,10 @@ ShareTurnBegan: share turn           the pool  what rounding leaves over of the 
 BudgetLevelChanged: budget warning       vision  80.0 GPU-h of 100.0 GPU-h used in 2026-11
 BudgetToppedUp: budget topped up     vision  20 GPU-h more this month: paper
 BudgetTransferred: budget transferred   speech  8 GPU-h to vision this month: a gift
+GpusReserved: GPUs reserved        course  16 GPUs for project vision, 2026-11-21 12:00 to 22:00 UTC, weekly, 8 times: practicals
+ReservationCancelled: reservation cancelled course  ill
+ReservationBegan: reservation began    course  16 GPUs for project vision, 2026-11-21 12:00 to 13:00 UTC: 8 are missing; gpu-01 take no tasks; train-7 have not left yet
+ReservationEnded: reservation ended    course  until the next time
 TaskIdle: task idle            train-7/0  on gpu-01, its GPUs were idle for 1m
 AttachGranted: attach granted       train-7/0  on gpu-01
 JobSpecGranted: spec granted         train-7  its command may be read by who asked

@@ -39,12 +39,14 @@ from bailiff_core.records.decisions import JobPlaced
 from bailiff_core.records.facts import (
     ApplyPolicy,
     CancelJob,
+    CancelReservation,
     ChangeRootKey,
     DrainNode,
     EnrolNode,
     EvictJob,
     PauseJob,
     ReadJobSpec,
+    ReserveGpus,
     ResumeJob,
     ReturnNode,
     RevokeKey,
@@ -125,6 +127,9 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Original:
             await ask(ReturnNode(), OPS)
             await ask(TopUpBudget(budget="vision", gpu_hours=2, reason="a deadline"), OPS)
             await ask(TransferBudget(budget="vision", to="default", gpu_hours=1, reason="it is idle"), OPS)
+            at = pool.now() + HOUR
+            await ask(ReserveGpus(reservation="course", project="vision", gpus=1, begin=at, duration=HOUR), OPS)
+            await ask(CancelReservation(reservation="course", reason="ill"), OPS)
             await ask(EnrolNode(node="n2", key="B" * 43, expires=pool.now() + HOUR), OPS)
             await ask(RevokeKey(key=key_id(EVE), reason="lost"), OPS)
             await ask(DrainNode(node="n1"), BOB)

@@ -12,6 +12,7 @@ from bailiff_core.fold import enact
 from bailiff_core.fold.elasticity import tasks_above_size
 from bailiff_core.lifecycle.ageing import ageing
 from bailiff_core.lifecycle.budgets import budget_evictions, budget_levels
+from bailiff_core.lifecycle.calendar import next_calendar_change, reservation_evictions, reservation_times
 from bailiff_core.lifecycle.dependencies import begun_jobs, dependencies
 from bailiff_core.lifecycle.devices import device_evictions
 from bailiff_core.lifecycle.enforcement import enforcement
@@ -45,7 +46,7 @@ Rule = Callable[[PoolState], Iterator[Decision]]
 
 # Conditions of rules, as bits: a rule is skipped unless one of its conditions is true. Most cycles are about one job without an
 # eviction, reservation or drain, and skip two thirds of the rules.
-ALWAYS, UNSETTLED, EVICTING, RESERVED, DRAINING, LIMITED, ENFORCING, SELECTING = (1 << bit for bit in range(8))
+ALWAYS, UNSETTLED, EVICTING, RESERVED, DRAINING, LIMITED, ENFORCING, SELECTING, CALENDAR = (1 << bit for bit in range(9))
 
 RULES: tuple[tuple[Rule, int], ...] = (
     (cancelled_jobs, UNSETTLED),
@@ -71,6 +72,8 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (enforcement, ENFORCING),
     (budget_levels, ALWAYS),  # before ageing, which begins anew where the class in force is another
     (budget_evictions, ALWAYS),
+    (reservation_times, CALENDAR),
+    (reservation_evictions, CALENDAR),
     (ageing, ALWAYS),
     (periodic_snapshots, ALWAYS),
     (expired_snapshots, ALWAYS),
@@ -140,6 +143,8 @@ def _conditions(state: PoolState) -> int:
         bits |= ENFORCING
     if state.selection is not None:
         bits |= SELECTING
+    if state.gpu_reservations:
+        bits |= CALENDAR
     return bits
 
 
@@ -218,8 +223,11 @@ def build_indices(state: PoolState) -> None:
 
 
 def timers_wake(state: PoolState) -> list[int]:
-    """The next times, µs, at which a timer of a job, a project cooldown, a turn of shares, or a budget is due."""
-    times = timers_of(state).next(state.now), next_cooldown_end(state), next_share_turn(state), next_budget_change(state)
+    """The next times, µs, at which a timer of a job, a project cooldown, a turn of shares, a budget or a reservation is due."""
+    times = (
+        *(timers_of(state).next(state.now), next_cooldown_end(state), next_share_turn(state), next_budget_change(state)),
+        next_calendar_change(state),
+    )
     return [time for time in times if time is not None]
 
 

@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
+EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 MAX_NAMED = 5
 MAX_VALUE_LENGTH = 60
@@ -158,3 +160,14 @@ def value_text(value: object) -> str:
 def shortened(text: str, limit: int) -> str:
     """The text, cut to at most `limit` characters."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def window_text(begin: int, end: int) -> str:
+    """`2026-12-07 08:00 to 18:00 UTC`, of times in µs UTC."""
+    first, last = minute_text(begin), minute_text(end)
+    return f"{first} to {last[11:] if last[:10] == first[:10] else last} UTC"
+
+
+def minute_text(time: int) -> str:
+    """`2026-12-07 08:00`, of a time in µs UTC."""
+    return f"{EPOCH_START + timedelta(minutes=time // 60_000_000):%Y-%m-%d %H:%M}"

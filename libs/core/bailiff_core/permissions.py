@@ -143,6 +143,20 @@ def submission_denial(policy: Policy, requester: Requester, project: str | None)
     return Denial("permissions.submit", f"{requester.text} may not submit jobs{_listed(allowed)}")
 
 
+def reservation_denial(policy: Policy, requester: Requester, project: str) -> Denial | None:
+    """Who may reserve GPUs for this project, and cancel that."""
+    allowed = policy.reservations.who
+    if requester.permitted or _is_operator(policy, requester):
+        return None
+    if "project-admin" in allowed and _is_project_admin(policy, requester, project):
+        return None
+    if "anyone" in allowed:
+        return submission_denial(policy, requester, project)
+    if "operator" in allowed and not policy.identity.operators:
+        return None
+    return Denial("reservations.who", f"{requester.text} may not reserve GPUs for project {project}{_listed(allowed)}")
+
+
 def user_denial(policy: Policy, requester: Requester, user: str) -> Denial | None:
     """Who may submit a job for this user."""
     if user == requester.actor or _is_operator(policy, requester):

@@ -13,6 +13,8 @@ from typing_extensions import TypedDict
 from bailiff_core.budgets.months import month_begins, month_text
 from bailiff_core.budgets.text import left_ms
 from bailiff_core.budgets.use import GPU_HOUR, hours_of, use_now
+from bailiff_core.calendar.windows import begins_of, next_window
+from bailiff_core.humanize import user_text
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.document import Document
 from bailiff_core.model.gpu_shares import devices_of
@@ -124,6 +126,26 @@ class BudgetView(TypedDict):
     level: Literal["within", "warning", "exhausted"]
     warn_at: Annotated[int, Field(description="Per cent.")]
     at_limit: Literal["lowest-class", "borrow-only", "stop-admitting", "evict"]
+
+
+class ReservationView(TypedDict):
+    """A reservation of GPUs for the jobs of a project, and of those below it."""
+
+    reservation: str
+    project: str
+    gpus: int
+    begin: Annotated[Moment, Field(description="Of the time that is now or next.")]
+    end: Annotated[Moment, Field(description="Of the same.")]
+    now: Annotated[bool, Field(description="Whether it is that time now.")]
+    duration_s: int
+    repeat: Literal["never", "daily", "weekly"]
+    weekdays: Annotated[list[int], Field(description="Of `weekly`, UTC; Monday is 0.")]
+    times_left: Annotated[int, Field(description="How many times are not over.")]
+    first_begin: Moment
+    times: int
+    made_at_seq: int
+    made_by: str
+    reason: str
 
 
 Effect = Literal[
@@ -329,6 +351,33 @@ def budget_views(state: PoolState) -> list[BudgetView]:
                 "level": use.level,
                 "warn_at": row.warn_at,
                 "at_limit": row.at_limit,
+            }
+        )
+    return found
+
+
+def reservation_views(state: PoolState) -> list[ReservationView]:
+    """Every reservation of GPUs, the soonest first."""
+    found: list[ReservationView] = []
+    nexts = [(window, each) for each in state.gpu_reservations.values() if (window := next_window(each)) is not None]
+    for window, each in sorted(nexts, key=lambda pair: (pair[0].begin, pair[1].name)):
+        found.append(
+            {
+                "reservation": each.name,
+                "project": each.project,
+                "gpus": each.gpus,
+                "begin": time_text(window.begin),
+                "end": time_text(window.end),
+                "now": window.begin <= state.now < window.end,
+                "duration_s": each.duration // 1_000_000,
+                "repeat": each.repeat,
+                "weekdays": list(each.weekdays),
+                "times_left": sum(1 for begin in begins_of(each) if begin >= each.done),
+                "first_begin": time_text(next(begins_of(each))),
+                "times": each.times,
+                "made_at_seq": each.seq,
+                "made_by": user_text(each.requester, each.requester_verified),
+                "reason": each.reason,
             }
         )
     return found

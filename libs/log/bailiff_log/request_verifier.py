@@ -36,7 +36,7 @@ from bailiff_core.model.signed_request import SignedRequest
 from bailiff_core.model.state import EnrolmentPermit, PoolState
 from bailiff_core.permissions import ROOT_ACTOR, Requester, sender_name
 from bailiff_core.records import LogKeys, Record, facts
-from bailiff_core.records.decisions import JobEnded
+from bailiff_core.records.decisions import JobEnded, ReservationEnded
 from bailiff_core.records.payload import Payload
 from bailiff_core.records.request import RECORDS, RequestBody, RequestFact, RequestId
 from bailiff_core.records.wire import time_text
@@ -127,6 +127,7 @@ class RequestVerifier:
     _whole: bool = False
     _revoked: set[str] = field(default_factory=set)
     _jobs: dict[str, OwnedJob] = field(default_factory=dict)
+    _reserved: dict[str, str] = field(default_factory=dict)
     _ended: dict[str, int] = field(default_factory=dict)
     _open: Counter[str] = field(default_factory=Counter)
     _enrolled: dict[str, str] = field(default_factory=dict)
@@ -154,6 +155,7 @@ class RequestVerifier:
         found._root, found._revoked, found._policy, found._whole = state.root_key, set(state.revoked_keys), state.policy, True
         for job in state.jobs.values():
             found._jobs[job.id] = OwnedJob(job.id, job.user, job.user_verified, job.project, job.class_name)
+        found._reserved = {each.name: each.project for each in state.gpu_reservations.values()}
         found._ended, found._open = dict(state.ended), Counter(open_jobs(state))
         found._enrolled, found._permits = {name: node.key for name, node in state.enrolled.items()}, dict(state.permits)
         found._used = {_digest(key): request.seen_at for key, request in state.requests.items()}
@@ -265,6 +267,12 @@ class RequestVerifier:
                 self._open.update(keys_of(owned.user, owned.user_verified, owned.project))
             case facts.JobPriorityClassChanged() as changed_class if changed_class.job in self._jobs:
                 self._jobs[changed_class.job].class_name = changed_class.priority_class
+            case facts.GpusReserved() as reserved:
+                self._reserved[reserved.reservation] = reserved.project
+            case facts.ReservationCancelled() as cancelled:
+                self._reserved.pop(cancelled.reservation, None)
+            case ReservationEnded() as over if over.last:
+                self._reserved.pop(over.reservation, None)
             case JobEnded() as ended if ended.job in self._jobs:
                 owner = self._jobs[ended.job]
                 if ended.job not in self._ended:
@@ -412,15 +420,19 @@ class RequestVerifier:
 
     def _asked(self, kind: type[RequestBody], said: object, vouched_by: SignIn | None) -> Asked:
         """What the rules about senders look at, of the record of a request."""
-        job, needs_class, demand = self._jobs.get(getattr(said, "job", "")), None, None
+        job, needs_class, demand, project = self._jobs.get(getattr(said, "job", "")), None, None, None
         match said:
+            case facts.ReserveGpus():
+                project = said.project
+            case facts.CancelReservation():
+                project = self._reserved.get(said.reservation)
             case facts.JobSubmitted():
                 demand = said.demand
             case facts.SetPriorityClass():
                 needs_class = said.priority_class
             case facts.ScaleJob() if job is not None:
                 needs_class = job.class_name
-        return Asked(kind.SENDER, vouched_by, job, needs_class, demand)
+        return Asked(kind.SENDER, vouched_by, job, needs_class, project, demand)
 
     def _judged(self, record: Record, asked: Asked) -> Rejected | Ownership | None:
         """As admission of the record's release decides it."""

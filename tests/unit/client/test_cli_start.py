@@ -37,7 +37,7 @@ LIST_NEEDS = {
 KAFKA_NEEDS = {"aiokafka", "async_timeout", "cramjam", "packaging"}
 LIST_OF_CORE = {
     f"bailiff_core.{name}"
-    for name in ("budgets", "canonical", "engine", "fold", "humanize", "model", "permissions", "records", "views")
+    for name in ("budgets", "calendar", "canonical", "engine", "fold", "humanize", "model", "permissions", "records", "views")
 }
 
 RUN = """

@@ -630,6 +630,8 @@ KEY = "1" * 42 + "A"
 JOB, NODE = {"job": "job"}, {"node": "a"}
 REQUESTS: dict[type[facts.Fact], dict[str, Any]] = {
     facts.PolicyApplied: {"policy": DEFAULT_POLICY},
+    facts.GpusReserved: {"reservation": "r", "project": "p", "gpus": 1, "begin": 1, "duration": 60 * MINUTE},
+    facts.ReservationCancelled: {"reservation": "r"},
     facts.BudgetToppedUp: {"budget": "b", "gpu_hours": 1, "reason": "x"},
     facts.BudgetTransferred: {"budget": "b", "to": "c", "gpu_hours": 1, "reason": "x"},
     facts.LogTruncated: {"epoch": 1, "seq": 1},

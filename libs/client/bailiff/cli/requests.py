@@ -13,7 +13,13 @@ from pydantic import ValidationError
 from bailiff.client.answers import ANSWER_WITHIN, advice_on, job_in, require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.validation_errors import describe_errors
-from bailiff_core.records import budget_requests, job_requests, node_requests, pool_requests  # noqa: F401 - they register in `RECORDS`
+from bailiff_core.records import (  # noqa: F401 - they register in `RECORDS`
+    budget_requests,
+    calendar_requests,
+    job_requests,
+    node_requests,
+    pool_requests,
+)
 from bailiff_core.records.pool_requests import RevokeKey
 from bailiff_core.records.request import RECORDS, RequestBody
 

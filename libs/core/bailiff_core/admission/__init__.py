@@ -4,7 +4,7 @@ The requests are declared with their records (`bailiff_core.records.job_requests
 and simulations all ask `admit`.
 """
 
-from . import budgets, jobs, keys, nodes, pool, submission  # noqa: F401 - they register their handlers
+from . import budgets, calendar, jobs, keys, nodes, pool, submission  # noqa: F401 - they register their handlers
 from .admit import ReceivedRequest, admit, admit_received
 from .handlers import NO_DIGEST, PERMITTED, Context, Evidence
 from .rejected import Rejected

@@ -19,6 +19,7 @@ from bailiff_core.permissions import (
     keys_denial,
     name_denial,
     operator_denial,
+    reservation_denial,
     submission_denial,
     user_denial,
     workload_denial,
@@ -62,6 +63,7 @@ class Asked:
         sender: Who may send it.
         job: The job that it is about.
         needs_class: The priority class that it makes use of.
+        project: For which it reserves GPUs; None: it is not known.
         demand: Of a submission.
         workload: The submission is a Kubernetes workload.
     """
@@ -70,6 +72,7 @@ class Asked:
     vouched_by: SignIn | None = None
     job: KnownJob | None = None
     needs_class: str | None = None
+    project: str | None = None
     demand: JobDemand | None = None
     workload: bool = False
 
@@ -151,6 +154,9 @@ def judged(policy: Policy, requester: Requester, asked: Asked) -> Rejected | Own
         denial = job_denial(policy, requester, asked.sender, asked.job)
         if denial is not None:
             return Rejected.denied(denial, asked.job.id)
+    if asked.project is not None and asked.sender == "reserver":
+        denial = reservation_denial(policy, requester, asked.project)
+        return None if denial is None else Rejected.denied(denial)
     if asked.job is not None and asked.needs_class is not None:
         entry = class_for(policy, requester, asked.needs_class, asked.job.id)
         return entry if isinstance(entry, Rejected) else None

@@ -16,6 +16,7 @@ from .drained_nodes import DrainedNodes
 from .failed_starts import failed_start_sentences, spared_sentences
 from .not_placed import held_back, waits_until, what_it_lacks, with_field
 from .pending_records import CONCLUSIVE
+from .reservations import reserved_for_it
 from .sentences import Sentence, clock, listed, newest_of, seqs_of, without_stop
 from .victims import exclusion_sentences, refusal_sentences
 from .without_selection import WithoutSelection
@@ -38,6 +39,7 @@ def pending_sentences(
     yield from failed_start_sentences(job, history)
     yield from spared_sentences(state, job)
     yield from budget_sentences(state, job)
+    yield from reserved_for_it(state, job)
     yield from _lateness(state, job)
     late = newest_of(recent, decisions.ScheduleTimedOut)
     if late is not None:

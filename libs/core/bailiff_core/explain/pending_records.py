@@ -15,6 +15,7 @@ DROP_REASONS = {
     "expired": "the reservation expired",
     "cancelled": "the job was cancelled",
     "growth-cost": "the restart to grow would have lost more work than the new tasks win",
+    "gpus-reserved": "its GPUs are reserved for others before it could be gone",
     "resources-lost": "the reserved resources are no longer available",
     "abandoned": "its preemption was abandoned",
     "preempted": "preempted by a job of higher priority",

@@ -57,6 +57,7 @@ EVICTION_CAUSES = {
     "scaled": "it was scaled down",
     "policy": "the policy in force does not admit it, and was applied with --enforce",
     "budget": "its budget of GPU-hours is exhausted (policy field budgets)",
+    "reservation": "the GPUs are reserved for another project",
     "time-limit": "it reached its run-time limit",
     "paused": "it was paused",
     "requested": "its eviction was requested",
@@ -64,7 +65,7 @@ EVICTION_CAUSES = {
     "device": "a GPU that it used failed",
     "over-share": "it used more of a GPU than its share",
 }
-REASON_STATES_CAUSE = ("drain", "time-limit")
+REASON_STATES_CAUSE = ("drain", "reservation", "time-limit")
 REQUESTED = {"cancelled": "cancellation requested", "requested": "eviction requested", "paused": "pause requested"}
 """The causes that a person has requested, and beginnings of recorded reasons that repeat them."""
 STOP_WORDS = {

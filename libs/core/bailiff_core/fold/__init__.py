@@ -7,6 +7,7 @@ from the resulting state.
 from . import (  # noqa: F401  registers the folds
     attachments,
     budgets,
+    calendar,
     dependencies,
     devices,
     elasticity,

@@ -9,7 +9,7 @@ from .open_jobs import user_key
 
 MAX_EVICTION_TIMES = 64
 GANG_FAILURE = "gang-failure"
-INVOLUNTARY = ("preemption", "policy", "stale-gang", "requested", "drain")
+INVOLUNTARY = ("preemption", "policy", "stale-gang", "requested", "drain", "reservation")
 VOLUNTARY = ("paused", "migration", "resize", "budget")
 """Not counted as evictions by any rule; the job is requeued whatever its on_eviction."""
 

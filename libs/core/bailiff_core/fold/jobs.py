@@ -211,6 +211,8 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
         state.entitlements_changed = state.seq
     voluntary = is_voluntary(state, job, decision.cause)
     note_left(state, job)
+    if job.eviction is not None and job.eviction.started_at is not None and decision.outcome not in NOT_EVICTED:
+        job.leaving_time = state.now - job.eviction.started_at
     if decision.rule == NEVER_STARTED:
         note_failed_start(state, job, decision.refused_by)
     note_over(state, job, decision.outcome, decision.cause)

@@ -12,8 +12,10 @@ from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.protections.payback import growth_by
+from bailiff_core.quota.promises import start_breaks_promise, start_waits_for_promise
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobStarting, ReservationDropped
 from bailiff_core.records.payload import Decision
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .resize import can_restart_in_place, is_overcommitted, is_usable, restart_in_place
 
@@ -87,6 +89,10 @@ def _of_reserved_tasks(state: PoolState, job: Job, members: list[Task]) -> Itera
         return  # tasks that the log lost may still run there
     elif part and not active_tasks(job):
         return  # no task of the attempt is left to join; when they are released, the job ends or is requeued
+    elif start_breaks_promise(current_snapshot(state), job):
+        yield ReservationDropped(job=job.id, reason="gpus-reserved", preemption=job.preemption, tasks=part)
+    elif start_waits_for_promise(current_snapshot(state), job, members):
+        return
     elif restarts_to_grow(state, job):
         yield from _restart_to_grow(state, job, members)
     elif not part or job.demand.sub_groups:

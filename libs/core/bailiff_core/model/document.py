@@ -113,6 +113,7 @@ JobName = Annotated[Name, pseudonym("job")]
 NodeName = Annotated[Name, pseudonym("node")]
 ProjectName = Annotated[Name, pseudonym("project")]
 BudgetName = Annotated[Name, pseudonym("budget")]
+ReservationName = Annotated[Name, pseudonym("reservation")]
 MAX_GPU_HOURS = 10_000_000
 """The most that a budget has in a month: its GPU time in ms stays far below `MAX_INTEGER`."""
 Text = Annotated[str, PRIVATE]

@@ -36,8 +36,8 @@ class Indices:
         left_for: By job, for which jobs it left (`Job.victims`), perhaps of none any more; None: not built yet.
         snapshot_bytes: By project, what the snapshots of its jobs hold (`model/snapshots.py`); None: not counted yet.
         forgotten: Number of entries deleted from the state's dicts since their last rebuild.
-        snapshot: Built, as `node_resources`, `timers`, `completion_order`, `project_tree`, `budget_rows` and `level_changes`,
-            by the module that asks for it, which checks the type.
+        snapshot: Built, as `node_resources`, `timers`, `completion_order`, `project_tree`, `budget_rows`, `level_changes`,
+            `calendar` and `promises`, by the module that asks for it, which checks the type.
         actor: Actor of the record that was folded last.
         actor_verified: Whether the actor's name was verified.
         loss: The job of the newest `JobRequeued` or `JobShrunk`, its loss and GPUs by model (`model/work_lost`).
@@ -70,6 +70,8 @@ class Indices:
     project_tree: object | None = field(default=None, compare=False, repr=False)
     budget_rows: object | None = field(default=None, compare=False, repr=False)
     level_changes: object | None = field(default=None, compare=False, repr=False)
+    calendar: object | None = field(default=None, compare=False, repr=False)
+    promises: object | None = field(default=None, compare=False, repr=False)
     loss: tuple[str, tuple[int, int, int], dict[str, int]] | None = field(default=None, compare=False, repr=False)
     actor: str = field(default="", compare=False, repr=False)
     actor_verified: bool = field(default=False, compare=False, repr=False)

@@ -428,6 +428,24 @@ class GpuBudget(Document):
     at_limit: AtLimit = "lowest-class"
 
 
+class ReservationRules(Document):
+    """Who may reserve GPUs for a project, how far ahead, and how many.
+
+    Attributes:
+        who: `project-admin`: admins of the project or of one above it; `operator`; `anyone`: whoever may submit to the project.
+        ahead: How far ahead the last time of a reservation may begin.
+        max_gpus: The most that may be reserved for one project at a time; null: what the pool can promise.
+        max_duration: The longest time.
+        margin: Added to the time that a job needs to leave, before GPUs are promised to others.
+    """
+
+    who: tuple[Literal["project-admin", "operator", "anyone"], ...] = ("operator",)
+    ahead: Annotated[Duration, Field(ge=1, le=31_622_400_000_000)] = 2_592_000_000_000
+    max_gpus: Count | None = None
+    max_duration: Annotated[Duration, Field(ge=1, le=31_622_400_000_000)] = 604_800_000_000
+    margin: Annotated[Duration, Field(le=3_600_000_000)] = 60_000_000
+
+
 class RetentionRules(Document):
     """Retention of ended jobs and request ids in the state, and of the private specs of ended jobs; log time."""
 
@@ -499,6 +517,7 @@ class Policy(Document):
     gpu_groups: GpuGroups = Field(default_factory=dict)
     fairness: FairnessRules = FairnessRules.model_construct()
     budgets: Annotated[tuple[GpuBudget, ...], Field(max_length=1000)] = ()
+    reservations: ReservationRules = ReservationRules.model_construct()
     topologies: Annotated[tuple[Topology, ...], Field(max_length=64)] = ()
     protections: Protections = Protections.model_construct()
     backfill: Literal["greedy", "reserve", "preemptible"] = "preemptible"

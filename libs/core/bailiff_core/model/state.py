@@ -26,6 +26,7 @@ EvictionCause = Literal[
     "scaled",
     "policy",
     "budget",
+    "reservation",
     "time-limit",
     "device",
     "over-share",
@@ -36,6 +37,7 @@ EvictionCause = Literal[
     "resize",
 ]
 BudgetLevel = Literal["within", "warning", "exhausted"]
+Repeat = Literal["never", "daily", "weekly"]
 DrainMode = Literal["graceful", "quick", "fast"]
 
 NOTHING: Final[Mapping[str, Any]] = {}
@@ -403,6 +405,7 @@ class Job:
         start_failures: How many of its attempts in a row did not start.
         refused_by: Nodes that did not start its tasks, and are excluded for it: in `excluded_nodes` of its demand.
         assigned_at: When its attempt could start, no task being reserved any more.
+        leaving_time: How long its last eviction took, from the notice until its resources were free, µs.
         victims: Who left for its attempt, or for a job that had not run for long when it evicted that, and when, µs.
         evicted_for: How often jobs of each owner (`user_key`) have evicted it by priority, without a day in between, and when
             last, µs.
@@ -483,6 +486,7 @@ class Job:
     start_failures: int = 0
     refused_by: tuple[str, ...] = ()
     assigned_at: int | None = None
+    leaving_time: int | None = None
     victims: Mapping[str, int] = field(default_factory=_nothing)
     victims_in_vain: tuple[str, ...] = ()
     evicted_for: Mapping[str, tuple[int, int]] = field(default_factory=_nothing)
@@ -758,6 +762,38 @@ class BudgetUse:
 
 
 @dataclass(slots=True)
+class GpuReservation:
+    """GPUs that are promised to the jobs of a project, and those below it, at certain times (`calendar/`).
+
+    Attributes:
+        begin: Of the first time, µs UTC.
+        duration: Of each time, µs.
+        weekdays: Of `weekly`; Monday is 0.
+        times: How many times in all.
+        seq: The record of the request.
+        requester: Who made it.
+        requester_verified: Whether that name was verified.
+        began: When the time began that is on record as begun and not as ended, µs.
+        done: When the last time ended that is on record as ended, µs.
+    """
+
+    name: str
+    project: str
+    gpus: int
+    begin: int
+    duration: int
+    repeat: Repeat
+    weekdays: tuple[int, ...]
+    times: int
+    seq: int
+    requester: str = ""
+    requester_verified: bool = False
+    reason: str = ""
+    began: int | None = None
+    done: int = 0
+
+
+@dataclass(slots=True)
 class PoolState:
     """The whole state of one pool after the record `seq`. Only the fold writes it, apart from `indices`.
 
@@ -795,6 +831,7 @@ class PoolState:
         share_turns: By parent; never changed in place (`fold/share_turns.py`).
         past_use: None: the policy has no half-life.
         budgets: By name of the policy's budgets.
+        gpu_reservations: By name, until their last time is over.
         displaced_by: By victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
         entitlements_changed: The last record of `fold/entitlement_changes.py`.
         refusals: By name of a node, the jobs that it did not start.
@@ -857,6 +894,7 @@ class PoolState:
     share_turns: dict[str, ShareTurn] = field(default_factory=dict)
     past_use: PastUse | None = None
     budgets: dict[str, BudgetUse] = field(default_factory=dict)
+    gpu_reservations: dict[str, GpuReservation] = field(default_factory=dict)
     displaced_by: dict[str, dict[str, int]] = field(default_factory=dict)
     entitlements_changed: int = -1
     refusals: dict[str, dict[str, None]] = field(default_factory=dict)

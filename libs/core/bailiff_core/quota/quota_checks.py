@@ -19,6 +19,7 @@ from bailiff_core.records.wire import time_text
 
 from .demand_vector import Scale, of_unit
 from .fair_share import NOTHING, Entitlement, Entitlements
+from .promises import excess_over_promises, promise_broken
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
 
@@ -34,7 +35,7 @@ def over_bounds(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | N
 
 
 def over_limit(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
-    """Why a project would exceed its limit with the unit.
+    """Why a project would exceed its limit with the unit, or GPUs would be in use that are reserved for others.
 
     Args:
         place: None: on any device.
@@ -49,7 +50,7 @@ def over_limit(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | No
         over = _exceeded_resource(usage.allocated(project), demand, limit)
         if over is not None:
             return would_use(usage, project, over, usage.allocated(project).plus(demand), limit, "limit")
-    return None
+    return promise_broken(snapshot, unit)
 
 
 def above_limit(snapshot: ResourceSnapshot, job: Job) -> bool:
@@ -268,6 +269,9 @@ def excesses(snapshot: ResourceSnapshot, unit: Unit, cap: CapAtFairShare | None,
     in their cooldown."""
     state, usage = snapshot.state, snapshot.usage
     demand = of_unit(unit, usage.smallest)
+    beyond = excess_over_promises(snapshot, unit)
+    if beyond:
+        yield Excess(ROOT, 0, beyond)
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         bounds = [usage.tree.branches[project].limit]
         if cap is not None and project != ROOT:

@@ -16,6 +16,7 @@ from bailiff_core.model.document import (
     NodeName,
     ProjectName,
     Reason,
+    ReservationName,
     Seq,
     Text,
     Time,
@@ -100,6 +101,7 @@ class ReservationDropped(Decision):
         "requested",
         "drain",
         "growth-cost",
+        "gpus-reserved",
     ]
     preemption: Seq | None = None
     tasks: Ranges = ""
@@ -225,6 +227,7 @@ class EvictionDecided(Decision):
         "scaled",
         "policy",
         "budget",
+        "reservation",
         "time-limit",
         "device",
         "over-share",
@@ -483,3 +486,37 @@ class BudgetLevelChanged(Decision):
     month: Time
     used_gpu_ms: Count
     of_gpu_ms: Count
+
+
+class ReservationBegan(Decision):
+    """GPUs are for the jobs of a project from now on.
+
+    Attributes:
+        begin: As it was promised.
+        end: Until when.
+        missing: How many of them its jobs neither have nor could get now.
+        unavailable: Nodes that take no tasks now.
+        leaving: Jobs that have not left yet.
+    """
+
+    reservation: ReservationName
+    project: ProjectName
+    gpus: Count
+    begin: Time
+    end: Time
+    missing: Count = 0
+    unavailable: tuple[NodeName, ...] = ()
+    leaving: tuple[JobName, ...] = ()
+
+
+class ReservationEnded(Decision):
+    """The time is over: others may use the GPUs.
+
+    Attributes:
+        last: It was the last time of the reservation.
+    """
+
+    reservation: ReservationName
+    begin: Time
+    end: Time
+    last: bool = True

@@ -6,6 +6,7 @@ One module per subject: requests about jobs, nodes and the pool; nodes, devices,
 # ruff: noqa: F403 - this is a namespace
 from .attachments import *
 from .budget_requests import *
+from .calendar_requests import *
 from .devices import *
 from .evictions import *
 from .job_requests import *

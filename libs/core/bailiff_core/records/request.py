@@ -12,7 +12,7 @@ from bailiff_core.model.privacy import Treatment
 from .payload import Fact
 
 Recorded = Annotated[Reason, Field(description="Recorded in the audit log.")]
-Sender = JobAction | Literal["submitter", "operator", "keys"]
+Sender = JobAction | Literal["submitter", "reserver", "operator", "keys"]
 
 
 class RequestId(Document):
@@ -37,7 +37,7 @@ class RequestBody(MessageBody):
 
     Attributes:
         SENDER: Who may send it: whoever the policy permits this action on the job; `submitter`: whoever may submit to the
-            project; `operator`; `keys`: who decides which keys are trusted.
+            project; `reserver`: whoever may reserve GPUs for the project; `operator`; `keys`: who decides which keys are trusted.
         VERB: The command that sends it, as in `bailiff cancel`.
         DONE: What the command prints when it is accepted, with fields in braces; empty: its command does more than send it.
         vouched_by: In a signed request for a signed-in user: who that is.

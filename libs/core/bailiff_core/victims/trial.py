@@ -285,7 +285,7 @@ class Trial:
         branches, leaf = self.snapshot.usage.tree.branches, self.snapshot.usage.leaf_of(self.unit.job)
         limited = any(branches[name].limit != NO_BOUNDS for name in branches[leaf].path)
         capped_by_quota = not self.unit.job.preemptible and bool(self.snapshot.state.rules.projects)
-        return limited or capped_by_quota or self.cap_at_fair_share is not None
+        return limited or capped_by_quota or self.cap_at_fair_share is not None or bool(self.snapshot.state.gpu_reservations)
 
     def _excess_loss_text(self, reclaim: Reclaim, taken: Iterable[Unit]) -> str:
         of_project: dict[str, list[Unit]] = {}

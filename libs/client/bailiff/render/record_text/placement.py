@@ -3,7 +3,7 @@
 from bailiff_core.explain.evictions import ATTEMPT_ENDS
 from bailiff_core.explain.pending_records import DROP_REASONS
 from bailiff_core.explain.sentences import tasks_text
-from bailiff_core.humanize import cost_text, count_text, duration_text, exit_value, with_exit_codes
+from bailiff_core.humanize import cost_text, count_text, duration_text, exit_value, first_names, window_text, with_exit_codes
 from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.project_tree import ROOT, project_text
 from bailiff_core.model.state import Job, PoolState, Task
@@ -187,3 +187,18 @@ def _budget_level_changed(decision: decisions.BudgetLevelChanged, _state: PoolSt
     used = f"{cost_text(decision.used_gpu_ms)} of {cost_text(decision.of_gpu_ms)} used in {time_text(decision.month)[:7]}"
     what = {"within": "budget within", "warning": "budget warning", "exhausted": "budget exhausted"}[decision.level]
     return Statement(what, decision.budget, used, {"within": "good", "warning": "warn", "exhausted": "bad"}[decision.level])
+
+
+@describes(decisions.ReservationBegan)
+def _reservation_began(decision: decisions.ReservationBegan, _state: PoolState) -> Statement:
+    gpus = f"{count_text(decision.gpus, 'GPU')} for project {decision.project}, {window_text(decision.begin, decision.end)}"
+    if not decision.missing:
+        return Statement("reservation began", decision.reservation, gpus, "good")
+    nodes = f"; {first_names(decision.unavailable)} take no tasks" if decision.unavailable else ""
+    leaving = f"; {first_names(decision.leaving)} have not left yet" if decision.leaving else ""
+    return Statement("reservation began", decision.reservation, f"{gpus}: {decision.missing} are missing{nodes}{leaving}", "bad")
+
+
+@describes(decisions.ReservationEnded)
+def _reservation_ended(decision: decisions.ReservationEnded, _state: PoolState) -> Statement:
+    return Statement("reservation ended", decision.reservation, "all of it is over" if decision.last else "until the next time")

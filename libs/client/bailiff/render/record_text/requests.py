@@ -1,6 +1,6 @@
 """Text of records about requests of users and operators."""
 
-from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.humanize import count_text, duration_text, window_text
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import facts
 
@@ -101,3 +101,16 @@ def _budget_transferred(fact: facts.BudgetTransferred, _state: PoolState) -> Sta
     return Statement(
         "budget transferred", fact.budget, with_reason(f"{fact.gpu_hours} GPU-h to {fact.to} this month", fact.reason)
     )
+
+
+@describes(facts.GpusReserved)
+def _gpus_reserved(fact: facts.GpusReserved, _state: PoolState) -> Statement:
+    when = window_text(fact.begin, fact.begin + fact.duration)
+    often = f", {fact.repeat}, {count_text(fact.times, 'time')}" if fact.repeat != "never" else ""
+    text = f"{count_text(fact.gpus, 'GPU')} for project {fact.project}, {when}{often}"
+    return Statement("GPUs reserved", fact.reservation, with_reason(text, fact.reason))
+
+
+@describes(facts.ReservationCancelled)
+def _reservation_cancelled(fact: facts.ReservationCancelled, _state: PoolState) -> Statement:
+    return Statement("reservation cancelled", fact.reservation, fact.reason, "warn")
