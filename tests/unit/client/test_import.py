@@ -212,7 +212,9 @@ def test_a_gzip_bomb_is_refused_before_it_is_expanded(name: str, tmp_path: Path,
     assert "a gzip bomb?" in " ".join(found.output.split()) or name == "a table"  # whose fields have a limit of their own
 
 
-@pytest.mark.parametrize("text", ["[" * 10_000, "[" * 30_000], ids=["nested", "long"])
+@pytest.mark.parametrize(
+    "text", [pytest.param("[" * 10_000, id="nested", marks=pytest.mark.slow), pytest.param("[" * 30_000, id="long")]
+)
 def test_a_mapping_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "mapping.yaml").write_text(text)
     found = bailiff("import", "csv", FILES / "jobs.csv", "--mapping", tmp_path / "mapping.yaml", "--out", tmp_path / "h")

@@ -64,7 +64,7 @@ def test_a_tile_is_named_as_the_specification_says(level: int | str, index: int,
     assert tile_path(level, index, width) == path
 
 
-@pytest.mark.parametrize("size", [1, 2, 255, 256, 257, 511, 512, 513, 66_000])
+@pytest.mark.parametrize("size", [1, 2, 255, 256, 257, 511, 512, 513, pytest.param(66_000, marks=pytest.mark.slow)])
 def test_the_tiles_hold_the_tree_of_the_seals(size: int) -> None:
     from bailiff.audit.tiles import _root
 
