@@ -51,6 +51,7 @@ from . import (
     sim,
     slurm,
     snapshot,
+    trace_fairness,
     wasted,
     weight,
 )
@@ -74,6 +75,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "preemptions": preemptions.measure,
     "replicas": replicas.measure,
     "fairness": fairness.measure,
+    "trace-fairness": trace_fairness.measure,
     "fleet": fleet.measure,
     "flood": flood.measure,
     "restart": restart.measure,

@@ -132,9 +132,16 @@ class Series:
 
         Entitlement: what it requests up to its quota, and an equal part of the rest of the pool.
         """
-        projects = sorted({job.project for job in self._run.jobs.values()})
+        projects, allocated, entitled = self.by_project()
         if len(projects) < 2:
             return {}
+        total = entitled.sum(axis=1)
+        got = np.minimum(allocated, entitled).sum(axis=1)
+        return {name: float(got[at] / total[at]) for at, name in enumerate(projects) if total[at] > 0}
+
+    def by_project(self) -> tuple[list[str], Array, Array]:
+        """The projects; and for each of them, per bin, the GPUs that it has, and those that it is entitled to, as of `shares`."""
+        projects = sorted({job.project for job in self._run.jobs.values()})
         by_name = {project: (lambda name: lambda found, _class: found == name)(project) for project in projects}
         allocated = np.array([self.allocated(by_name[project]) for project in projects])
         requested = allocated + np.array([self.pending(by_name[project]) for project in projects])
@@ -142,9 +149,7 @@ class Series:
         entitled = np.array(
             [_entitlements(requests, quotas, gpus) for requests, gpus in zip(requested.T, self.capacity(), strict=True)]
         ).T
-        total = entitled.sum(axis=1)
-        got = np.minimum(allocated, entitled).sum(axis=1)
-        return {name: float(got[at] / total[at]) for at, name in enumerate(projects) if total[at] > 0}
+        return projects, allocated, entitled
 
     def _averages(self, steps: Sequence[tuple[int, int]]) -> Array:
         """Mean of a step function, given as (time, change), per bin."""
