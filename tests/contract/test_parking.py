@@ -114,7 +114,12 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     for task in world.agent.tasks:
         with suppress(Exception):
             await runtime.kill(task.key)
+    await until(lambda: all(task.state in ("exited", "released") for task in world.agent.tasks))
     await world.agent_dies()
+    for key in [task.key for task in world.agent.tasks]:  # its cgroups stay while nobody forgets it
+        for each in (world.freezer, world.cgroups):
+            if each is not None:
+                each.remove(key)
 
 
 async def test_an_evicted_task_stays_in_memory_and_goes_on_in_its_next_attempt(world: Parking) -> None:
