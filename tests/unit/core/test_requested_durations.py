@@ -7,6 +7,7 @@ import pytest
 from pydantic import BaseModel
 from tests.kits.log_builder import DAY, MINUTE, SECOND, Story, policy
 
+from bailiff_core.admission import PERMITTED, Context, Rejected, admit
 from bailiff_core.lifecycle import snapshot_interval, stale_grace
 from bailiff_core.model.document import TEN_YEARS
 from bailiff_core.model.grace import grace_of, term_after
@@ -112,7 +113,17 @@ def _drain_deadline() -> None:
     assert story.job("job").phase == "evicting", "a later drain replaces it"
 
 
+def _reserved_duration() -> None:
+    story = Story(policy(projects=[{"name": "demo"}]))
+    story.node("n1")
+    asked = {"reservation": "ever", "project": "demo", "gpus": 1, "begin": story.time, "duration": TEN_YEARS}
+    refused = admit(Context(story.state, PERMITTED, story.request()), facts.ReserveGpus.model_validate(asked))
+    assert isinstance(refused, Rejected)
+    assert "reservations.max_duration" in refused.reason
+
+
 BOUNDS = {
+    "ReserveGpus.duration": _reserved_duration,
     "SubmitJob.demand.grace": _grace,
     "SubmitJob.demand.kill_after": _kill_after,
     "SubmitJob.demand.preemption_delay": _preemption_delay,
