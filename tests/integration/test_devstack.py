@@ -275,6 +275,14 @@ def test_a_child_that_never_answers_is_reported_with_its_last_lines(tmp_path: Pa
             children.wait_ready(timeout_s=0.2)
 
 
+def test_nobody_waits_for_services_whose_broker_has_ended(tmp_path: Path) -> None:
+    with Processes(tmp_path) as children:
+        children.start("waits", SLEEP, ready_url=f"http://127.0.0.1:{free_port()}/health")
+        runs = iter((True, True, False))
+        with pytest.raises(ProcessDiedError, match="Kafka has ended"):
+            children.wait_ready(timeout_s=PATIENCE_S, broker=lambda: next(runs))
+
+
 def test_ports_are_different_and_below_the_ephemeral_range() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20

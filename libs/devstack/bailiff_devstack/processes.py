@@ -141,11 +141,21 @@ class Processes:
         write_record(self.folder, name, identity)
         return popen.pid
 
-    def wait_ready(self, *names: str, timeout_s: float = 30.0) -> None:
-        """Wait until each of these (or all) answers at its URL. Raises `ProcessDiedError` or `TimeoutError`."""
+    def wait_ready(self, *names: str, timeout_s: float = 30.0, broker: Callable[[], bool] = lambda: True) -> None:
+        """Wait until each of these (or all) answers at its URL.
+
+        Args:
+            broker: Whether the broker runs, without which no service becomes ready.
+
+        Raises:
+            ProcessDiedError: One of them, or the broker, has ended.
+            TimeoutError: They are not ready within `timeout_s`.
+        """
         unready = {name: url for name in names or self._children if (url := self._children[name].ready_url)}
 
         def all_ready() -> bool:
+            if not broker():
+                raise ProcessDiedError("Kafka has ended")
             for name, url in list(unready.items()):
                 self.check(name)
                 if _answers(url):

@@ -160,7 +160,11 @@ class Stack(Managed):
             if name not in running:
                 self.start_service(name)
         self._progress("waiting for the services to become ready")
-        self.processes.wait_ready(*SERVICES, timeout_s=60)
+        self.wait_ready(*SERVICES)
+
+    def wait_ready(self, *names: str) -> None:
+        """Wait a minute at most until these services are ready; not any longer once one of them, or Kafka, has ended."""
+        self.processes.wait_ready(*names, timeout_s=60, broker=self.kafka.running)
 
     def services(self) -> list[str]:
         """The planned services, in the order in which they start."""

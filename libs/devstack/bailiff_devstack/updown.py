@@ -70,7 +70,7 @@ def up(state: Path, gpus: str | None = None, *, secure: bool = False, quiet: boo
         try:
             if missing:
                 stack.start()
-                stack.processes.wait_ready(*stack.services(), timeout_s=60)
+                stack.wait_ready(*stack.services())
             else:
                 print("• everything runs already; nothing was started")
             _keep(state, chosen.read_text(), secure=secure)
