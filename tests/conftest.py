@@ -35,7 +35,7 @@ SYSTEMS = ("_stages", "_calm_systems", "_battered_systems")
 """Fixtures that stop after their group: Kafka and five idle services use a sixth of a core."""
 ORDER = ("chaos", "acceptance", "process", "integration", "contract", "simulation", "fuzz", "property")
 """Order in which folders start, before all others: tests that mostly wait first, then long ones, short ones last. Of each folder
-the files with most tests start first, so that no worker is left with one at the end.
+the files that may take longest start first, so that no worker is left with one at the end.
 """
 
 WHOLE_SYSTEM = ("acceptance", "process", "chaos")
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for group in groups.values() if seed is not None else ():
         shuffled = {item: random.Random(f"{seed} {item.name}").random() for item in group}
         group.sort(key=lambda item: (random.Random(f"{seed} {item.path.name}").random(), shuffled[item]))
-    order = sorted(groups, key=lambda group: (_place(group), -len(groups[group])))
+    order = sorted(groups, key=lambda group: (_place(group), -sum(map(_may_take_s, groups[group]))))
     if seed is not None:
         order = random.Random(seed).sample(list(groups), len(groups))
     items[:] = [item for group in order for item in groups[group]]
@@ -94,6 +94,12 @@ def _group(item: pytest.Item) -> str:
     """The group that one worker runs without interruption: a file, or all tests that use the same session fixture."""
     used = getattr(item, "fixturenames", ())
     return next((name for name in SHARED if name in used), item.path.relative_to(TESTS).as_posix())
+
+
+def _may_take_s(item: pytest.Item) -> float:
+    """The test's time-out."""
+    own = item.get_closest_marker("timeout")
+    return float(own.args[0] if own else item.config.getini("timeout"))
 
 
 def _place(group: str) -> int:

@@ -19,12 +19,21 @@ from bailiff_devstack.updown import FOLDERS, KEEPER, NOT_RUNNING
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 
-@pytest.fixture
-def system(tmp_path: Path) -> Iterator[Up]:
-    system = Up(tmp_path / "state")
-    system.up("--gpus", "4xH100-80GB")
+@pytest.fixture(scope="module")
+def _system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    system = Up(tmp_path_factory.mktemp("up") / "state")
     yield system
-    system.run("down")
+    system.run("down", "--now")
+
+
+@pytest.fixture
+def system(_system: Up) -> Up:
+    """The file's system, without jobs. It runs, whatever the test before left of it: `make up` starts what is missing."""
+    _system.up("--gpus", "4xH100-80GB")
+    if jobs := _system.bailiff("list", "-o", "name").split():
+        _system.bailiff("cancel", "--grace", "0s", *jobs)
+        assert wait_until(lambda: not _system.bailiff("list", "-o", "name"), PATIENCE_S)
+    return _system
 
 
 def submitted(system: Up, name: str) -> Path:
@@ -62,11 +71,13 @@ def test_on_a_running_system_it_touches_nothing(system: Up) -> None:
 
 
 def test_what_ends_is_started_again_by_itself(system: Up) -> None:
+    log = system.state / "services" / "keeper.log"
+    before = log.read_text()
     for name in ("console", "node-agent", "kafka"):
         killed = system.kill(name)
         assert wait_until(lambda name=name, killed=killed: system.process(name) != killed, PATIENCE_S), name
     assert wait_until(lambda: system.run("status").returncode == 0, PATIENCE_S)
-    assert "ended: console; starting again" in (system.state / "services" / "keeper.log").read_text()
+    assert "ended: console; starting again" in log.read_text().removeprefix(before)
 
 
 def test_a_task_folder_that_is_gone_does_not_end_the_agent(system: Up) -> None:
@@ -144,29 +155,31 @@ def test_down_lets_jobs_save_and_the_next_up_continues_them(system: Up) -> None:
 
 @pytest.mark.parametrize("interrupt", [False, True])
 def test_down_without_waiting_ends_what_does_not_stop_by_record(system: Up, interrupt: bool) -> None:
-    script_job(system, "ignores", IGNORES)
+    job = f"ignores-{'interrupt' if interrupt else 'now'}"
+    script_job(system, job, IGNORES)
     if interrupt:
         down = system.begin("down")
         assert down.stdout is not None
-        assert any("asking ignores to save" in line for line in down.stdout)
+        assert any(f"asking {job} to save" in line for line in down.stdout)
         down.send_signal(signal.SIGINT)
         assert "not waiting any longer" in down.communicate()[0]
     else:
-        assert "ignores has stopped" in system.run("down", "--now").stdout
+        assert f"{job} has stopped" in system.run("down", "--now").stdout
     system.up()
-    assert causes(system, "ignores") == ["drain"]
+    assert causes(system, job) == ["drain"]
 
 
 def test_a_drain_by_an_operator_outlives_down_and_up(system: Up) -> None:
-    script_job(system, "saves", SAVES)
+    script_job(system, "drained", SAVES)
     system.bailiff("drain", "node-1", "--yes", "--reason", "new driver")
     system.run("down")
     assert "takes jobs again" not in system.up()
     assert "new driver" in system.bailiff("nodes")
+    system.bailiff("undrain", "node-1")
 
 
 def test_down_says_which_jobs_had_no_notice(system: Up) -> None:
-    file = script_job(system, "saves", SAVES)
+    file = script_job(system, "unnoticed", SAVES)
     system.kill(KEEPER)
     system.kill("admission")
     assert "1 running task was killed without notice" in system.run("down").stdout
