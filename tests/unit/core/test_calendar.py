@@ -311,3 +311,16 @@ def test_a_job_of_the_project_learns_when() -> None:
     story.submit("practical", gpus=4, project="demo")
     (sentence,) = reserved_for_it(story.state, story.job("practical"))
     assert sentence.text == "4 GPUs are reserved for project demo, 2026-01-01 10:00 to 12:00 UTC (reservation course)."
+
+
+def test_within_the_time_nobody_starts_on_what_others_have_yet_to_free() -> None:
+    story = pool()
+    reserve(story, 4)
+    story.wait(10 * HOUR)
+    story.runs("train", gpus=4, project="other")
+    story.evict("train")
+    story.begin("train")
+    story.submit("next", gpus=4, project="other")
+    assert story.job("next").phase == "pending", "4 GPUs are idle, and they are those of demo"
+    story.submit("own", gpus=4, project="demo")
+    story.expect("JobPlaced", job="own", reserved=False)
