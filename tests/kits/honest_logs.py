@@ -7,7 +7,7 @@ from tests.kits.signed_pool import SignedPool
 from tests.unit.bus.virtual_time import run
 
 from bailiff_bus import topics
-from bailiff_core.model.policy import DEFAULT_POLICY, GpuBudget
+from bailiff_core.model.policy import DEFAULT_POLICY, GpuBudget, Project
 from bailiff_core.records import Record, Wire, facts
 from bailiff_core.records.request import RequestBody
 from bailiff_log.credentials import Credentials
@@ -32,8 +32,6 @@ async def tell(pool: SignedPool) -> None:
     await ask(facts.ApplyPolicy(policy=POLICY, reason="begin"), pool.root)
     await ask(facts.TopUpBudget(budget="ada", gpu_hours=10, reason="paper"))
     await ask(facts.TransferBudget(budget="all", to="ada", gpu_hours=20, reason="a gift"))
-    await ask(facts.ReserveGpus(reservation="course", project="default", gpus=1, begin=pool.now() + 24 * HOUR, duration=HOUR))
-    await ask(facts.CancelReservation(reservation="course"))
     pool.submit("low", kind="train", key=ADA, BAILIFF_SIM_CHECKPOINTS="10:0.1")
     await pool.until_running("low")
     pool.submit("high", kind="inference", key=ADA)
@@ -77,6 +75,11 @@ async def tell(pool: SignedPool) -> None:
     await pool.until("another writer writes", lambda state: state.epoch == 2)
     for job in ("low", "high", "small", "unsigned"):
         await ask(facts.CancelJob(job=job, reason="end"))
+    await ask(
+        facts.ApplyPolicy(policy=POLICY.model_copy(update={"projects": (Project(name="demo"),)}), reason="projects"), pool.root
+    )
+    await ask(facts.ReserveGpus(reservation="course", project="demo", gpus=1, begin=pool.now() + 24 * HOUR, duration=HOUR))
+    await ask(facts.CancelReservation(reservation="course"))
     await ask(facts.ChangeRootKey(change=change_root_key(pool.root, pool.state.identity, new_private_key())), pool.root)
 
 

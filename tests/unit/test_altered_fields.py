@@ -72,6 +72,22 @@ def of_budgets() -> list[Record]:
     return story.records
 
 
+def of_reservations() -> list[Record]:
+    """GPUs are reserved, and the last of it is cancelled."""
+    story = Story(policy(projects=[{"name": "demo"}, {"name": "other"}]))
+    story.node("n1", gpus=8)
+    story.runs("job", gpus=8, project="other")
+    begin = story.state.now + HOUR
+    reserve = facts.ReserveGpus(reservation="course", project="demo", gpus=4, begin=begin, duration=HOUR)
+    story.cycle(facts.GpusReserved(request=story.request(), **dict(reserve)))
+    story.wait(3 * HOUR)
+    story.cycle(
+        facts.GpusReserved(request=story.request(), **dict(reserve) | {"reservation": "next", "begin": story.state.now + HOUR})
+    )
+    story.cycle(facts.ReservationCancelled(request=story.request(), reservation="next"))
+    return story.records
+
+
 def logs() -> Iterator[Checked]:
     """Honest logs, the signed one first."""
     wires, writer = told()
@@ -80,6 +96,7 @@ def logs() -> Iterator[Checked]:
     yield Checked(of_saved_gang("lost:0.5"), None)
     yield Checked(of_writer(), None)
     yield Checked(of_budgets(), None)
+    yield Checked(of_reservations(), None)
     yield from (Checked(of_seed(seed), None) for seed in SEEDS)
 
 

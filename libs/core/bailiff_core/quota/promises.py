@@ -4,7 +4,7 @@ Whole GPUs count: a task that uses a part of one counts as all of it, one with a
 part of what it is promised. Where the promises of a project and of one below it meet, both hold, one beside the other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -51,9 +51,7 @@ class Promises:
         self._state, self._usage, self._tree = state, usage, usage.tree
         self.gpus, self._unused_parts, self._mig = _whole_gpus(state, usage)
         self.now = self.calendar.promised(state.now)
-        leaves: tuple[Leave, ...] = (gone_by, ends_by)
-        self._to_come = {leave: self.at(self.calendar.upcoming(state.now), leave) for leave in leaves}
-        self._known: dict[Leave, list[Moment]] = {gone_by: [], ends_by: []}
+        self._to_come: dict[Leave, Forecast] = {}
 
     def free_now(self, more: int = 0, path: tuple[str, ...] = ()) -> int:
         """GPUs that are free now for whoever was promised none; less than 0: some that were promised are missing. With trials.
@@ -96,30 +94,37 @@ class Promises:
 
         return self.gpus - moment.held.by(ROOT) - more - missing(self._tree, moment.promised, used)
 
-    def moments(self, leave: Leave = gone_by) -> Iterator[Moment]:
+    def moments(self, leave: Leave = gone_by) -> "Forecast":
         """The times to come from which something else is promised, soonest first.
 
         Args:
             leave: When a job is gone: `gone_by`, or `ends_by`.
         """
-        known, at = self._known[leave], 0
-        while at < len(known) or (found := next(self._to_come[leave], None)) is not None:
-            if at == len(known):
-                assert found is not None
-                known.append(found)
-            yield known[at]
-            at += 1
+        if leave not in self._to_come:
+            self._to_come[leave] = self.at(self.calendar.upcoming(self._state.now), leave)
+        return self._to_come[leave]
 
-    def at(self, times: Iterable[tuple[int, Mapping[str, int]]], leave: Leave = gone_by) -> Iterator[Moment]:
+    def at(self, times: Iterable[tuple[int, Mapping[str, int]]], leave: Leave = gone_by) -> "Forecast":
         """These times, from now on, soonest first, each with what is promised then."""
-        state = self._state
-        stays = sorted(((leave(state, job), job) for job in state.active_jobs()), key=lambda each: -each[0])
-        held = Held(self._tree, (job for _, job in stays))
-        for time, promised in times:
-            while stays and stays[-1][0] <= time:
-                _, job = stays.pop()
-                held.add(job, held_by(job), -1)
-            yield Moment(time, promised, held.copy())
+        stays = [(leave(self._state, job), job) for job in self._state.active_jobs()]
+        return Forecast(list(times), sorted(stays, key=lambda each: -each[0]), Held(self._tree, (job for _, job in stays)))
+
+
+class Forecast:
+    """Times to come, each of which is worked out once, when somebody gets so far. No generator: states are copied with it."""
+
+    def __init__(self, times: Sequence[tuple[int, Mapping[str, int]]], stays: list[tuple[int, Job]], held: "Held") -> None:
+        self._times, self._stays, self._held = times, stays, held
+        self._known: list[Moment] = []
+
+    def __iter__(self) -> Iterator[Moment]:
+        for at, (time, promised) in enumerate(self._times):
+            if at == len(self._known):
+                while self._stays and self._stays[-1][0] <= time:
+                    _, job = self._stays.pop()
+                    self._held.add(job, held_by(job), -1)
+                self._known.append(Moment(time, promised, self._held.copy()))
+            yield self._known[at]
 
 
 def promises_of(state: PoolState, usage: Usage) -> Promises:
