@@ -21,8 +21,8 @@ OTHERWISE = """
 _as_now = lost_gpu_ms
 
 
-def lost_gpu_ms(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = False) -> int:
-    return _as_now(state, job, gpu_milli, for_good=for_good) + 1
+def lost_gpu_ms(state: PoolState, job: Job, gpu_milli: int, *, for_good: bool = False, moved: bool = False) -> int:
+    return _as_now(state, job, gpu_milli, for_good=for_good, moved=moved) + 1
 """
 
 

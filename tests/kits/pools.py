@@ -54,8 +54,8 @@ def entitled(tree: ProjectTree, shares: Mapping[str, ResourceVector]) -> dict[st
 class Trials:
     """The part of a snapshot that shares, order and quota checks read."""
 
-    def __init__(self, usage: Usage) -> None:
-        self.usage = usage
+    def __init__(self, state: PoolState, usage: Usage) -> None:
+        self.state, self.usage = state, usage
 
 
 class Town(Sketch):
@@ -95,7 +95,7 @@ class Town(Sketch):
 
     def snapshot(self) -> Trials:
         """Use as it is now."""
-        return Trials(Usage.of(self.state))
+        return Trials(self.state, Usage.of(self.state))
 
     def _job(self, name: str, project: str, groups: tuple[TaskGroup, ...], minimum: int | None, **rest: Any) -> Job:
         demand = JobDemand(job=name, tasks=groups, min_tasks=minimum, project=project or None)

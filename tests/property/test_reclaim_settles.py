@@ -78,7 +78,7 @@ def one_round(town: Town, usage: Usage, gpus: int) -> int:
     evicted = 0
     for may_evict in (False, True):
         usage.refresh(town.state, town.state.indices.changed_jobs)
-        snapshot = Trials(usage)
+        snapshot = Trials(town.state, usage)
         order = Pass(snapshot, jobs(town, "pending"))
         while (unit := order.next()) is not None:
             lacks = unit.job.gpus - idle(town, gpus)
@@ -116,7 +116,7 @@ def check(seed: int) -> None:
         rounds += 1
         assert rounds < MOST_ROUNDS, "jobs keep evicting each other"
     usage.refresh(town.state, town.state.indices.changed_jobs)
-    snapshot, shares = Trials(usage), Pass(Trials(usage), []).shares
+    snapshot, shares = Trials(town.state, usage), Pass(Trials(town.state, usage), []).shares
     assert usage.allocated("") == ResourceVector(1000 * (gpus - idle(town, gpus)))
     for job in jobs(town, "pending"):
         lacks = job.gpus - idle(town, gpus)

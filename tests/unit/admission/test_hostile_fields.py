@@ -2,8 +2,8 @@
 
 import pytest
 from pydantic import ValidationError
+from tests.kits.asked import ask, refused, submit
 from tests.kits.log_builder import DAY, Story, policy
-from tests.unit.admission.test_requests import ask, refused, submit
 
 from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.records.budget_requests import TopUpBudget, TransferBudget

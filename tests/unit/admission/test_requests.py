@@ -1,45 +1,26 @@
 """Handling of requests on the current state: a fact, no effect, or a rejection with its reason."""
 
 import pytest
+from tests.kits.asked import SPEC, ask, refused, submit
 from tests.kits.log_builder import DAY, GIB, digest, policy
 
 from bailiff_admission.pending_commands import start_command
-from bailiff_core.admission import Evidence, ReceivedRequest, admit_received
 from bailiff_core.admission.pool import unsupported_policy
 from bailiff_core.admission.rejected import Rejected
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model import message
-from bailiff_core.model.demand import Dependency, JobDemand, SubGroup, TaskGroup, TopologyRule
+from bailiff_core.model.demand import Dependency, SubGroup, TaskGroup, TopologyRule
 from bailiff_core.model.job_spec import JobSpec, runtime_label, spec_digest
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records.facts import JobCancelled, JobSubmitted, LogTruncated, NodeReplaced, NodeReturned, PolicyApplied
-from bailiff_core.records.job_requests import CancelJob, SubmitJob
+from bailiff_core.records.job_requests import CancelJob
 from bailiff_core.records.node_requests import ReplaceNode, ReturnNode
 from bailiff_core.records.pool_requests import AcceptTruncation, ApplyPolicy
 from bailiff_core.records.request import RequestBody
 
-SPEC = JobSpec(command=("python", "train.py"))
-
-
-def submit(job="new", spec=SPEC, **demand):
-    groups = demand.pop("tasks", (TaskGroup(gpu_milli=1000),))
-    return SubmitJob(demand=JobDemand(job=job, tasks=groups, **demand), spec=spec)
-
 
 def group(**fields):
     return {"tasks": (TaskGroup(**fields),)}
-
-
-def ask(story, body, *, id="q-1", content="c", time=None, actor="alice", auth="none", missing=None):  # noqa: A002
-    asked = ReceivedRequest("laptop", id, digest(content), time, actor, auth, body)
-    return admit_received(story.state, asked, Evidence(digest("spec"), missing=missing))
-
-
-def refused(story, body, code, **how):
-    found = ask(story, body, **how)
-    assert isinstance(found, Rejected), found
-    assert found.code == code, found
-    return found
 
 
 def test_a_job_is_accepted(story):

@@ -4,7 +4,7 @@ import types
 from itertools import count
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from bailiff_core.model.document import Document
 from bailiff_core.model.policy import Policy
@@ -51,8 +51,10 @@ class Aviary:
         origin, parts = get_origin(annotation), get_args(annotation)
         if origin is Annotated:
             found = self.value(parts[0], where)
-            least = [rule.ge for part in parts[1:] for rule in getattr(part, "metadata", ()) if isinstance(rule, Ge)]
-            return max([found, *least]) if type(found) is int else found
+            limits = [rule for part in parts[1:] for rule in getattr(part, "metadata", ())]
+            least = [rule.ge for rule in limits if isinstance(rule, Ge)]
+            most = [rule.le for rule in limits if isinstance(rule, Le)]
+            return min([max([found, *least]), *most]) if type(found) is int else found
         if origin is Literal:
             return parts[0]
         if origin in (Union, types.UnionType):

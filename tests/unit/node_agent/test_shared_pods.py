@@ -75,7 +75,7 @@ def refusal(key: TaskKey, **parts: Fraction) -> str | None:
         shares.add(str(TaskKey(name, 1, "0")), part)
     quarantine: Any = SimpleNamespace(refusal=lambda *_, **__: None)
     rest: Any = None
-    starter = TaskStarter(rest, tasks, quarantine, shares, rest, rest, rest, rest, rest)
+    starter = TaskStarter(rest, tasks, quarantine, shares, rest, rest, rest, rest, rest, rest)
     found = starter._refuse_chosen(key, ("GPU-1",))
     assert tasks[key].devices == (() if found else ("GPU-1",))
     return found
