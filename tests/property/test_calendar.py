@@ -37,7 +37,7 @@ class Year:
         rules = policy(
             projects=PROJECTS,
             reservations={"ahead": "60d", "margin": f"{self.random.choice((30, 60, 300))}s"},
-            preemption={"scope": "pool"},
+            preemption={"scope": "pool", "selection_backoff": "1h"},
             max_rejections_per_minute=0,
         )
         self.story = Story(rules)

@@ -186,8 +186,9 @@ def start_breaks_promise(snapshot: ResourceSnapshot, job: Job) -> bool:
     if not state.gpu_reservations:
         return False
     promises, gone = promises_of(state, snapshot.usage), gone_by(state, job)
+    gpus, path = gpus_of(job, held_by(job)), snapshot.usage.tree.branches[snapshot.usage.leaf_of(job)].path
     times = (moment for moment in promises.moments() if moment.time < gone)
-    return any(promises.free_at(moment) < 0 for moment in times)
+    return any(promises.free_at(moment) < min(0, promises.free_at(moment, -gpus, path)) for moment in times)
 
 
 def start_waits_for_promise(snapshot: ResourceSnapshot, job: Job, members: Iterable[Task]) -> bool:
