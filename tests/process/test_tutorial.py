@@ -117,7 +117,7 @@ def test_what_make_up_prints_works_as_typed_and_again(folder: Path) -> None:
 
 HOW_TO = (
     *("projects", "submit", "policy", "explain", "eviction-times", "receipt", "nodes", "accounting", "prove", "retention"),
-    *("replay", "what-if", "archive", "dataset", "permissions", "security", "survive-preemption"),
+    *("reserve", "replay", "what-if", "archive", "dataset", "permissions", "security", "survive-preemption"),
 )
 """Pages whose commands a user of `make up` can type."""
 ELSEWHERE = (
