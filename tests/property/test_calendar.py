@@ -58,10 +58,10 @@ class Year:
 
     def after(self, state: PoolState) -> None:
         """After every cycle: whoever was promised GPUs has them, or could get them now, unless a node is missing."""
-        self.check_evictions()
-        promised = calendar_of(state).promised(state.now)
         if any(not node.schedulable for node in state.nodes.values()):
             self.lost = state.now
+        self.check_evictions()
+        promised = calendar_of(state).promised(state.now)
         if not promised or state.now - self.lost < HOUR:
             return
         tree = current_usage(state).tree

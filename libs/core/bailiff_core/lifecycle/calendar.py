@@ -87,11 +87,11 @@ def leaving_jobs(state: PoolState) -> list[Leaving]:
     if found:
         return found
     earliest: int | None = None
-    for time, promised in promises.calendar.upcoming(state.now):
-        if earliest is not None and earliest <= time - _longest(state):
+    for moment in promises.moments(ends_by):
+        if earliest is not None and earliest <= moment.time - _longest(state):
             break
-        leaving = _who_leaves(state, promises, time, promised)
-        found += leaving
+        if moment.free < 0:
+            found += _who_leaves(state, promises, moment.time, moment.promised)
         earliest = min((each.at for each in found), default=earliest)
     return sorted(found, key=lambda each: (each.at, each.job.seq, each.job.id))
 

@@ -36,11 +36,13 @@ class Moment(NamedTuple):
     Attributes:
         promised: GPUs, by project.
         held: By jobs that cannot be gone by then, or by those that will not by themselves.
+        free: GPUs for whoever was promised none; less than 0: some that were promised are missing.
     """
 
     time: int
     promised: Mapping[str, int]
     held: "Held"
+    free: int
 
 
 class Promises:
@@ -88,6 +90,8 @@ class Promises:
 
     def free_at(self, moment: Moment, more: int = 0, path: tuple[str, ...] = ()) -> int:
         """The same at a time to come, as far as jobs cannot be gone by then."""
+        if not more or moment.promised.keys().isdisjoint(path):
+            return moment.free - more  # none of them is promised any of these
 
         def used(project: str) -> int:
             return moment.held.by(project) + (more if project in path else 0)
@@ -107,24 +111,38 @@ class Promises:
     def at(self, times: Iterable[tuple[int, Mapping[str, int]]], leave: Leave = gone_by) -> "Forecast":
         """These times, from now on, soonest first, each with what is promised then."""
         stays = [(leave(self._state, job), job) for job in self._state.active_jobs()]
-        return Forecast(list(times), sorted(stays, key=lambda each: -each[0]), Held(self._tree, (job for _, job in stays)))
+        held = Held(self._tree, (job for _, job in stays))
+        return Forecast(self.gpus, self._tree, list(times), sorted(stays, key=lambda each: -each[0]), held)
 
 
 class Forecast:
     """Times to come, each of which is worked out once, when somebody gets so far. No generator: states are copied with it."""
 
-    def __init__(self, times: Sequence[tuple[int, Mapping[str, int]]], stays: list[tuple[int, Job]], held: "Held") -> None:
-        self._times, self._stays, self._held = times, stays, held
+    def __init__(
+        self,
+        gpus: int,
+        tree: ProjectTree,
+        times: Sequence[tuple[int, Mapping[str, int]]],
+        stays: list[tuple[int, Job]],
+        held: "Held",
+    ) -> None:
+        self._gpus, self._tree, self._times, self._stays, self._held = gpus, tree, times, stays, held
         self._known: list[Moment] = []
 
     def __iter__(self) -> Iterator[Moment]:
-        for at, (time, promised) in enumerate(self._times):
+        for at in range(len(self._times)):
             if at == len(self._known):
-                while self._stays and self._stays[-1][0] <= time:
-                    _, job = self._stays.pop()
-                    self._held.add(job, held_by(job), -1)
-                self._known.append(Moment(time, promised, self._held.copy()))
+                self._known.append(self._next(*self._times[at]))
             yield self._known[at]
+
+    def _next(self, time: int, promised: Mapping[str, int]) -> Moment:
+        left = False
+        while self._stays and self._stays[-1][0] <= time:
+            _, job = self._stays.pop()
+            self._held.add(job, held_by(job), -1)
+            left = True
+        held = self._held.copy() if left or not self._known else self._known[-1].held
+        return Moment(time, promised, held, self._gpus - held.by(ROOT) - missing(self._tree, promised, held.by))
 
 
 def promises_of(state: PoolState, usage: Usage) -> Promises:
