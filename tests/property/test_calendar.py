@@ -76,7 +76,7 @@ class Year:
         for decision in self.story.last_decisions:
             if isinstance(decision, decisions.ReservationBegan):
                 self.begun.append(decision)
-                assert not decision.missing or self.state.now - self.lost < HOUR, decision
+                assert not decision.missing or decision.unavailable or self.state.now - self.lost < HOUR, decision
             if not isinstance(decision, decisions.EvictionDecided) or decision.cause != "reservation":
                 continue
             self.evicted += 1

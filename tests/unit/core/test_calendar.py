@@ -324,3 +324,27 @@ def test_within_the_time_nobody_starts_on_what_others_have_yet_to_free() -> None
     assert story.job("next").phase == "pending", "4 GPUs are idle, and they are those of demo"
     story.submit("own", gpus=4, project="demo")
     story.expect("JobPlaced", job="own", reserved=False)
+
+
+def test_who_is_being_evicted_for_longer_has_the_gpus_until_then() -> None:
+    story = pool()
+    story.runs("slow", gpus=4, project="other", grace=10 * MINUTE)
+    story.runs("fast", gpus=4, project="other", cls="interactive")
+    reserve(story, 4, 6 * MINUTE, reservation="soon")
+    story.evict("slow")
+    story.begin("slow")
+    story.wait(6 * MINUTE)
+    assert [name for name, _, _ in evicted(story)] == ["fast"], "slow may use its grace, which ends too late"
+
+
+def test_what_jobs_of_the_project_leave_themselves_is_not_missing() -> None:
+    story = pool()
+    reserve(story, 8, begin=10 * HOUR)
+    story.wait(10 * HOUR)
+    story.runs("own", gpus=8, project="demo")
+    story.evict("own")
+    story.begin("own")
+    reserve(story, 8, begin=2 * HOUR, reservation="again")
+    story.wait(2 * HOUR)
+    began = list(story.decisions("ReservationBegan"))
+    assert [each.missing for each in began] == [0, 0]

@@ -12,7 +12,7 @@ from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, evictable_units
 from bailiff_core.placement.cluster_resources import usable_devices
 from bailiff_core.quota.leaving import ends_by, evictable_from, leaving_time
-from bailiff_core.quota.promises import Held, Promises, held_by, missing, promises_of, reserved_text
+from bailiff_core.quota.promises import Held, Promises, being_evicted, held_by, missing, promises_of, reserved_text
 from bailiff_core.records.decisions import ReservationBegan, ReservationDropped, ReservationEnded
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_usage
@@ -45,7 +45,7 @@ def reservation_times(state: PoolState) -> Iterator[Decision]:
         if window is None or state.now < window.begin:
             continue
         if reservation.began is None:
-            lacks = _missing(state, reservation.gpus)
+            lacks = _missing(state, reservation.project, reservation.gpus)
             yield ReservationBegan(
                 reservation=reservation.name,
                 project=reservation.project,
@@ -119,6 +119,9 @@ def _who_leaves(state: PoolState, promises: Promises, time: int, promised: Mappi
     tree = current_usage(state).tree
     jobs = [job for job in state.active_jobs() if held_by(job) and (time <= state.now or ends_by(state, job) > time)]
     held = Held(tree, jobs)
+    for job, tasks, end in being_evicted(state) if time > state.now else ():
+        if end > time:
+            held.add(job, tasks)
 
     def free() -> int:
         return promises.gpus - held.by(ROOT) - missing(tree, promised, held.by)
@@ -167,18 +170,20 @@ def _last_moment(state: PoolState, job: Job, time: int) -> int | None:
     return None if evictable > max(at, state.now) else at
 
 
-def _missing(state: PoolState, gpus: int) -> int:
-    """How many of so many GPUs those to whom they are promised neither have nor could get now."""
+def _missing(state: PoolState, project: str, gpus: int) -> int:
+    """How many of these GPUs the project's jobs neither have, or are leaving themselves, nor could get now."""
     usage = current_usage(state)
-    promises = promises_of(state, usage)
+    promised = promises_of(state, usage).now
     free = 0
     for node in state.nodes.values():
         if node.schedulable:
-            shared = sum(1 << number for number in {**node.allocated.shares, **node.reserved.shares})
-            idle = usable_devices(node) & ~(node.allocated.devices | node.reserved.devices | shared)
+            idle = usable_devices(node) & ~(node.allocated.devices | sum(1 << number for number in node.allocated.shares))
             free += sum(1 for device in node.devices if idle >> device.number & 1 and not profile_of(device))
-    wanted = missing(usage.tree, promises.now, Held(usage.tree, state.active_jobs()).by)
-    return max(0, min(gpus, wanted - free))
+    held = Held(usage.tree)
+    for job in state.active_jobs():
+        held.add(job, [task.index for task in job.tasks if task.state not in ("reserved", "released")])
+    lacks = missing(usage.tree, promised, held.by) - free
+    return max(0, min(gpus, lacks, promised.get(project, 0) - held.by(project)))
 
 
 def _unavailable(state: PoolState) -> tuple[str, ...]:

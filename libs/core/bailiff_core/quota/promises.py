@@ -20,7 +20,7 @@ from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import Unit, allocated_tasks
 from bailiff_core.placement.cluster_resources import usable_devices
 
-from .leaving import ends_by, evictable_from, gone_by
+from .leaving import NEVER, ends_by, evictable_from, gone_by
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
 
@@ -110,9 +110,16 @@ class Promises:
 
     def at(self, times: Iterable[tuple[int, Mapping[str, int]]], leave: Leave = gone_by) -> "Forecast":
         """These times, from now on, soonest first, each with what is promised then."""
-        stays = [(leave(self._state, job), job) for job in self._state.active_jobs()]
-        held = Held(self._tree, (job for _, job in stays))
+        stays = [(leave(self._state, job), job, held_by(job)) for job in self._state.active_jobs()]
+        stays += [(end, job, tasks) for job, tasks, end in being_evicted(self._state)]
+        held = Held(self._tree)
+        for _, job, tasks in stays:
+            held.add(job, tasks)
         return Forecast(self.gpus, self._tree, list(times), sorted(stays, key=lambda each: -each[0]), held)
+
+
+Stay = tuple[int, Job, list[int]]
+"""Until when, µs, these tasks of the job hold their GPUs."""
 
 
 class Forecast:
@@ -123,7 +130,7 @@ class Forecast:
         gpus: int,
         tree: ProjectTree,
         times: Sequence[tuple[int, Mapping[str, int]]],
-        stays: list[tuple[int, Job]],
+        stays: "list[Stay]",
         held: "Held",
     ) -> None:
         self._gpus, self._tree, self._times, self._stays, self._held = gpus, tree, times, stays, held
@@ -138,8 +145,8 @@ class Forecast:
     def _next(self, time: int, promised: Mapping[str, int]) -> Moment:
         left = False
         while self._stays and self._stays[-1][0] <= time:
-            _, job = self._stays.pop()
-            self._held.add(job, held_by(job), -1)
+            _, job, tasks = self._stays.pop()
+            self._held.add(job, tasks, -1)
             left = True
         held = self._held.copy() if left or not self._known else self._known[-1].held
         return Moment(time, promised, held, self._gpus - held.by(ROOT) - missing(self._tree, promised, held.by))
@@ -225,6 +232,25 @@ def _not_released(job: Job) -> list[int]:
     stuck = job.eviction is not None and job.eviction.stuck
     left = [] if stuck else [task for task in job.tasks if task.state != "released"]
     return [task.index for task in left if task.eviction is None or not task.eviction.stuck]
+
+
+def being_evicted(state: PoolState) -> Iterator[tuple[Job, list[int], int]]:
+    """Tasks whose eviction is in progress, and when it ends at the latest, µs; `NEVER`: it was cancelled, so that they stay.
+
+    What a stuck eviction keeps is none of the pool's GPUs.
+    """
+    margin = state.rules.reservations.margin
+    for job in (state.jobs[name] for name in state.evicting):
+        ends: dict[int, list[int]] = {}
+        for task in job.tasks:
+            eviction = job.eviction or task.eviction
+            if eviction is None or eviction.stuck or task.state in ("reserved", "released"):
+                continue
+            began = state.now if eviction.started_at is None else eviction.started_at
+            end = NEVER if eviction.cancel_seq is not None else max(began + eviction.grace, state.now) + margin // 2
+            ends.setdefault(end, []).append(task.index)
+        for end, tasks in ends.items():
+            yield job, tasks, end
 
 
 def missing(tree: ProjectTree, promised: Mapping[str, int], used: Callable[[str], int]) -> int:
