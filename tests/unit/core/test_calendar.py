@@ -222,6 +222,7 @@ def test_what_cannot_be_kept_is_not_promised() -> None:
     ("change", "expected"),
     [
         ({"begin": -HOUR}, "malformed"),
+        ({"begin": -4 * MINUTE, "duration": 2 * MINUTE}, "malformed"),
         ({"project": "nobody"}, "no-such-project"),
         ({"times": 2}, "malformed"),
         ({"repeat": "daily", "weekdays": (1,)}, "malformed"),

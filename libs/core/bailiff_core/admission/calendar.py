@@ -54,7 +54,7 @@ def _malformed(state: PoolState, body: ReserveGpus) -> Rejected | None:
         return Rejected("name-taken", f"there is a reservation {body.reservation!r}: choose another name")
     if len(state.gpu_reservations) >= MAX_RESERVATIONS:
         return Rejected("too-many-reservations", f"a pool has at most {MAX_RESERVATIONS} reservations: cancel one")
-    if body.begin < state.now - LATE:
+    if body.begin < state.now - LATE or body.begin + body.duration <= state.now:
         return Rejected("malformed", f"begin: {minute_text(body.begin)} UTC is in the past")
     if body.repeat == "never" and (body.times != 1 or body.weekdays):
         return Rejected("malformed", "times and weekdays are of what is repeated: daily or weekly")
