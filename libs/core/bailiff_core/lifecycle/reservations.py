@@ -89,9 +89,9 @@ def _of_reserved_tasks(state: PoolState, job: Job, members: list[Task]) -> Itera
         return  # tasks that the log lost may still run there
     elif part and not active_tasks(job):
         return  # no task of the attempt is left to join; when they are released, the job ends or is requeued
-    elif start_breaks_promise(current_snapshot(state), job):
+    elif state.gpu_reservations and start_breaks_promise(current_snapshot(state), job):
         yield ReservationDropped(job=job.id, reason="gpus-reserved", preemption=job.preemption, tasks=part)
-    elif start_waits_for_promise(current_snapshot(state), job, members):
+    elif state.gpu_reservations and start_waits_for_promise(current_snapshot(state), job, members):
         return
     elif restarts_to_grow(state, job):
         yield from _restart_to_grow(state, job, members)

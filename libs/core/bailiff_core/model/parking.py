@@ -14,9 +14,12 @@ CAUSES: tuple[EvictionCause, ...] = ("preemption", "requested", "paused", "polic
 
 def parks(state: PoolState, job: Job) -> bool:
     """Whether an eviction of the job would park it, as far as is known; of a job whose task has ended, has parked it."""
-    if any(task.state in EXITED for task in job.tasks):
-        return all("parked" in task.stage_times for task in job.tasks)
-    return not why_not_parked(state, job)
+    if len(job.tasks) != 1:
+        return False
+    task = job.tasks[0]
+    if task.state in EXITED:
+        return "parked" in task.stage_times
+    return state.nodes[task.node].parking is not None and not why_not_parked(state, job)
 
 
 def why_not_parked(state: PoolState, job: Job) -> str:

@@ -208,8 +208,6 @@ def excess_over_promises(snapshot: ResourceSnapshot, unit: Unit) -> int:
 def start_breaks_promise(snapshot: ResourceSnapshot, job: Job) -> bool:
     """Whether a job with reserved resources may not start on them any more: it could not be gone by the time of a promise."""
     state = snapshot.state
-    if not state.gpu_reservations:
-        return False
     promises, gone = promises_of(state, snapshot.usage), gone_by(state, job)
     gpus, path = gpus_of(job, held_by(job)), snapshot.usage.tree.branches[snapshot.usage.leaf_of(job)].path
     times = (moment for moment in promises.moments() if moment.time < gone)
@@ -219,8 +217,8 @@ def start_breaks_promise(snapshot: ResourceSnapshot, job: Job) -> bool:
 def start_waits_for_promise(snapshot: ResourceSnapshot, job: Job, members: Iterable[Task]) -> bool:
     """Whether these reserved tasks wait, although their GPUs are free: for a promise of now, others have to leave first."""
     state, usage = snapshot.state, snapshot.usage
-    promises = promises_of(state, usage) if state.gpu_reservations else None
-    if promises is None or not promises.now:
+    promises = promises_of(state, usage)
+    if not promises.now:
         return False
     gpus, path = gpus_of(job, [task.index for task in members]), usage.tree.branches[usage.leaf_of(job)].path
     idle = promises.idle_now()
