@@ -12,11 +12,14 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.bench import engine, projects
+from tests.kits.builders import HOUR
 
 from bailiff_core import decision_cycle
 from bailiff_core.decision_cycle import build_indices
+from bailiff_core.model.state import GpuReservation
 from bailiff_core.placement.allocation_index import AllocationIndex
 from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.quota.holdings import Held
 from bailiff_core.victims.batch import SOLVERS
 from bailiff_core.victims.candidates import CandidateIndex
 from bailiff_core.victims.knapsack import Knapsack
@@ -46,6 +49,7 @@ def counting() -> Iterator[Counter[str]]:
         (Knapsack, "_parts", "nodes searched", lambda knapsack: len(knapsack.eligible_nodes)),
         (Shortlist, "_look_at", "bounds looked at", lambda *_: 1),
         (AllocationIndex, "_count", "nodes indexed", lambda *_: 1),
+        (Held, "add_gpus", "holdings added up", lambda *_: 1),
         (GeneralSearch, "__init__", "searches over all jobs", lambda *_: 1),
         (type(SOLVERS[0]), "solve", "searches", lambda *_: 1),
     ]
@@ -63,10 +67,17 @@ def _counted(function: Callable[..., Any], found: Counter[str], what: str, amoun
     return call
 
 
-def arrivals(nodes: int) -> Counts:
-    """Jobs arrive on a cluster without projects; their victims leave and return, and some of them end."""
+def arrivals(nodes: int, reserved: int = 0) -> Counts:
+    """Jobs arrive on a cluster without projects; their victims leave and return, and some of them end.
+
+    Args:
+        reserved: GPUs that are reserved for a time to come.
+    """
     with patch.object(engine, "JOBS_OF_A_NODE", SPARSE):
         state = engine._busy(nodes)
+    if reserved:
+        course = GpuReservation("course", "demo", reserved, state.now + 10 * HOUR, HOUR, "never", (), 1, state.seq)
+        state.gpu_reservations[course.name] = course
     build_indices(state)
     engine._settle(state)
     with counting() as found:
@@ -94,6 +105,7 @@ def with_projects(nodes: int, scope: str) -> Counts:
 
 WORLDS: dict[str, tuple[Callable[[int], Counts], Sequence[int]]] = {
     "arrivals": (arrivals, (100, 1_000, 10_000)),
+    "arrivals, GPUs reserved": (lambda nodes: arrivals(nodes, reserved=16), (100, 1_000)),
     "projects, scope project": (lambda nodes: with_projects(nodes, "project"), (100, 1_000)),
     "projects, scope pool": (lambda nodes: with_projects(nodes, "pool"), (100, 1_000)),
 }

@@ -12,8 +12,9 @@ from bailiff_core.decision_cycle import wake_at
 from bailiff_core.model.project_tree import ROOT
 from bailiff_core.model.state import PoolState
 from bailiff_core.placement.cluster_resources import usable_devices
-from bailiff_core.quota.leaving import leaving_time
-from bailiff_core.quota.promises import Held, missing
+from bailiff_core.quota.holdings import Held, held_by
+from bailiff_core.quota.leaving import gone_by, leaving_time, until_evictable, until_limit
+from bailiff_core.quota.promises import being_evicted, missing, promises_of
 from bailiff_core.records import decisions, facts
 from bailiff_core.scheduling_snapshot import current_usage
 
@@ -61,6 +62,7 @@ class Year:
         if any(not node.schedulable for node in state.nodes.values()):
             self.lost = state.now
         self.check_evictions()
+        self.check_forecasts()
         promised = calendar_of(state).promised(state.now)
         if not promised or state.now - self.lost < HOUR:
             return
@@ -70,6 +72,19 @@ class Year:
             held.add(job, [task.index for task in job.tasks if task.state not in ("reserved", "released")])
         free = held_by_nobody(state)
         assert free >= missing(tree, promised, held.by), (state.now, promised, free, held.by(ROOT), self.story.phases())
+
+    def check_forecasts(self) -> None:
+        """What is kept up to date job by job is what adding up all jobs gives."""
+        usage = current_usage(self.state)
+        promises = promises_of(self.state, usage)
+        for leave in (until_evictable, until_limit):
+            for moment in promises.moments(leave):
+                held = Held(usage.tree)
+                for job in self.state.active_jobs():
+                    held.add(job, held_by(job) if gone_by(self.state, job, leave) > moment.time else ())
+                for job, tasks, end in being_evicted(self.state):
+                    held.add(job, tasks if end > moment.time else ())
+                assert {name: moment.held.by(name) for name in (ROOT, *NAMES)} == {name: held.by(name) for name in (ROOT, *NAMES)}
 
     def check_evictions(self) -> None:
         """Nobody is evicted earlier than its own time to leave requires, and nobody while enough is free without it."""

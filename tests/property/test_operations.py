@@ -17,3 +17,8 @@ def test_operations_do_not_grow_with_the_cluster() -> None:
     small, large = RECORDED["arrivals"]["1000"], RECORDED["arrivals"]["10000"]
     assert {what: (small.get(what), number) for what, number in large.items() if number > 2 * small.get(what, 0)} == {}
     assert "searches over all jobs" not in large
+
+
+def test_for_gpus_that_are_reserved_no_decision_adds_up_what_all_jobs_hold() -> None:
+    small, large = (RECORDED["arrivals, GPUs reserved"][nodes]["holdings added up"] for nodes in ("100", "1000"))
+    assert 0 < large < 2 * small

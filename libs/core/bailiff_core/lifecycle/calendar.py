@@ -1,18 +1,18 @@
 """GPUs that are reserved: when a time begins and ends, and the evictions that free what was promised, at the last moment."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bailiff_core.calendar.windows import begins_of, calendar_of, next_window
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.mig import profile_of
 from bailiff_core.model.placement_ranges import ranges
-from bailiff_core.model.project_tree import ROOT
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, evictable_units
 from bailiff_core.placement.cluster_resources import usable_devices
-from bailiff_core.quota.leaving import ends_by, evictable_from, leaving_time
-from bailiff_core.quota.promises import Held, Promises, being_evicted, held_by, missing, promises_of, reserved_text
+from bailiff_core.quota.holdings import Held, held_by
+from bailiff_core.quota.leaving import evictable_from, gone_by, leaving_time, until_limit
+from bailiff_core.quota.promises import Moment, Promises, missing, promises_of, reserved_text
 from bailiff_core.records.decisions import ReservationBegan, ReservationDropped, ReservationEnded
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_usage
@@ -63,7 +63,7 @@ def reservation_times(state: PoolState) -> Iterator[Decision]:
 
 def reservation_evictions(state: PoolState) -> Iterator[Decision]:
     """Evicts what must go for a promise, once its last moment has come; what is only reserved is dropped."""
-    while (due := next((each for each in leaving_jobs(state) if each.at <= state.now), None)) is not None:
+    while (due := next((each for each in leaving_jobs(state, state.now) if each.at <= state.now), None)) is not None:
         job = due.job
         window = calendar_of(state).at(due.by)[0]
         if job.phase in ("reserved", "evicting"):
@@ -77,57 +77,55 @@ def reservation_evictions(state: PoolState) -> Iterator[Decision]:
         yield eviction_decision(state, job, "reservation", reserved_text(window), tasks, grace=grace)
 
 
-def leaving_jobs(state: PoolState) -> list[Leaving]:
-    """The jobs that have to leave for promises of now, or soon, as things are now; the first to leave first."""
+def leaving_jobs(state: PoolState, until: int | None = None) -> list[Leaving]:
+    """The jobs that have to leave for promises of now, or soon, as things are now; the first to leave first.
+
+    Args:
+        until: Nobody is looked for who need not leave before, µs.
+    """
     usage = current_usage(state)
     promises = promises_of(state, usage)
     found: list[Leaving] = []
     if promises.now:
-        found = _who_leaves(state, promises, state.now, promises.now)
+        found = _who_leaves(state, promises, promises.moment(state.now, promises.now, promises.holdings.held))
     if found:
         return found
-    earliest: int | None = None
-    for moment in promises.moments(ends_by):
-        if earliest is not None and earliest <= moment.time - _longest(state):
+    for moment in promises.moments(until_limit):
+        first = moment.time - promises.holdings.longest
+        if (until is not None and until < first) or any(each.at <= first for each in found):
             break
-        if moment.free < 0:
-            found += _who_leaves(state, promises, moment.time, moment.promised)
-        earliest = min((each.at for each in found), default=earliest)
+        found += _who_leaves(state, promises, moment)
     return sorted(found, key=lambda each: (each.at, each.job.seq, each.job.id))
 
 
 def next_calendar_change(state: PoolState) -> int | None:
-    """When time alone leads to a decision about reservations next, µs; `None`: never."""
+    """When time alone may lead to a decision about reservations next, µs; `None`: never."""
     if not state.gpu_reservations or state.policy is None:
         return None
-    edge = calendar_of(state).next_edge(state.now)
-    times = [each.at for each in leaving_jobs(state)[:1] if each.at > state.now]
-    return min([*times, *([edge] if edge is not None else [])], default=None)
+    promises = promises_of(state, current_usage(state))
+    times = [each.at for each in leaving_jobs(state, state.now)[:1]]
+    for moment in promises.moments(until_limit):
+        if moment.free < 0:  # who leaves is looked for when it may be time
+            times.append(moment.time - promises.holdings.longest)
+            break
+    edge = promises.calendar.next_edge(state.now)
+    return min((time for time in (*times, edge) if time is not None and time > state.now), default=None)
 
 
-def _longest(state: PoolState) -> int:
-    """The longest time that a job needs to leave."""
-    return max((leaving_time(state, job) for job in state.active_jobs()), default=0)
-
-
-def _who_leaves(state: PoolState, promises: Promises, time: int, promised: Mapping[str, int]) -> list[Leaving]:
+def _who_leaves(state: PoolState, promises: Promises, moment: Moment) -> list[Leaving]:
     """What must go so that everything promised from that time on is free then: nothing that need not.
 
     First what can still leave in time, of that lower priority first, then later submission, of one job the surplus first. What
     turns out not to be needed stays, the most valuable first.
     """
-    tree = current_usage(state).tree
-    jobs = [job for job in state.active_jobs() if held_by(job) and (time <= state.now or ends_by(state, job) > time)]
-    held = Held(tree, jobs)
-    for job, tasks, end in being_evicted(state) if time > state.now else ():
-        if end > time:
-            held.add(job, tasks)
+    if moment.free >= 0:
+        return []
+    time, held = moment.time, moment.held.copy()
+    jobs = [job for job in state.active_jobs() if held_by(job) and (time <= state.now or gone_by(state, job, until_limit) > time)]
 
     def free() -> int:
-        return promises.gpus - held.by(ROOT) - missing(tree, promised, held.by)
+        return promises.moment(time, moment.promised, held).free
 
-    if free() >= 0:
-        return []
     last = {job.id: _last_moment(state, job, time) for job in jobs}
     able = [job for job in jobs if last[job.id] is not None]
     able.sort(key=lambda job: ((last[job.id] or 0) < state.now, job.priority, -job.seq, job.id))

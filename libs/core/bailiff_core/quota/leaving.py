@@ -1,5 +1,8 @@
 """How soon a job can be gone from its GPUs: by its time limit, or by an eviction that still lets it save its work."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.job_labels import is_excluded
 from bailiff_core.model.state import Job, PoolState
@@ -15,27 +18,52 @@ def leaving_time(state: PoolState, job: Job) -> int:
     return (grace if job.leaving_time is None else min(grace, job.leaving_time)) + state.rules.reservations.margin
 
 
-def gone_by(state: PoolState, job: Job) -> int:
-    """The earliest time, µs, by which the job can be gone, if it starts now or has started; `NEVER`: it cannot be evicted."""
-    evictable = evictable_from(state, job)
-    return evictable if evictable == NEVER else max(evictable, state.now) + leaving_time(state, job)
+class Stay(NamedTuple):
+    """Until when a job stays, µs; `NEVER`: for good. from_now: counted from now on, whenever that is: its time has not begun."""
+
+    until: int
+    from_now: bool = False
+
+    def at(self, now: int) -> int:
+        """Until when, if it is that late, µs."""
+        return now + self.until if self.from_now else self.until
 
 
-def evictable_from(state: PoolState, job: Job) -> int:
-    """From when on the job may be evicted for GPUs that are reserved, µs; `NEVER`: it may not.
+def until_evictable(state: PoolState, job: Job) -> Stay:
+    """Until when the job may not be evicted for GPUs that are reserved.
 
     One that is not preemptible may be once its time limit is over, counted from when it could start: it was let in for that.
     """
     if job.preemptible and not is_excluded(state, job):
-        return 0
-    limit = job.demand.run_time_limit
-    return NEVER if limit is None else (state.now if job.assigned_at is None else job.assigned_at) + limit
+        return Stay(0)
+    return _until_limit(job, job.assigned_at)
 
 
-def ends_by(state: PoolState, job: Job) -> int:
-    """When the job is gone without being evicted for others, µs; `NEVER`: nothing says."""
+def until_limit(_state: PoolState, job: Job) -> Stay:
+    """Until when the job stays if it is not evicted for others; nothing says when one without a time limit ends."""
+    return _until_limit(job, job.last_start)
+
+
+def _until_limit(job: Job, began: int | None) -> Stay:
     limit = job.demand.run_time_limit
     if limit is None:
-        return NEVER
-    began = state.now if job.last_start is None else job.last_start
-    return max(began + limit, state.now) + leaving_time(state, job)
+        return Stay(NEVER)
+    return Stay(limit, from_now=True) if began is None else Stay(began + limit)
+
+
+Leave = Callable[[PoolState, Job], Stay]
+
+
+def gone_by(state: PoolState, job: Job, leave: Leave = until_evictable) -> int:
+    """The earliest time, µs, by which the job can be gone, if it starts now or has started; `NEVER`: there is none.
+
+    Args:
+        leave: Until when it stays: until it may be evicted, or until its limit.
+    """
+    until = leave(state, job).at(state.now)
+    return NEVER if until >= NEVER else max(until, state.now) + leaving_time(state, job)
+
+
+def evictable_from(state: PoolState, job: Job) -> int:
+    """From when on the job may be evicted for GPUs that are reserved, µs; `NEVER`: it may not."""
+    return until_evictable(state, job).at(state.now)

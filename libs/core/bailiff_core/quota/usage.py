@@ -24,6 +24,7 @@ from bailiff_core.placement.task_requirements import TaskRequirements, requireme
 from .counted_capacity import Accepted, AcceptedSizes, CountedCapacity, Needs
 from .demand_vector import Placed, by_bytes, exact, of_members, of_places, size_of, size_of_kind
 from .fair_share import Contest, Division, Entitlements, Steps, entitlements, in_proportion
+from .holdings import Holdings
 from .quotas_in_full import quotas_in_full
 
 MAX_JOURNAL = 10_000
@@ -74,6 +75,7 @@ class Usage:
         self._discarded = 0
         self._trials: list[tuple[str, bool, ResourceVector]] = []
         self._trial_places: dict[tuple[str, int], TaskPlacement] = {}
+        self._holdings: Holdings | None = None
         self._entitlements: Entitlements | None = None
         self._turns: Mapping[str, ShareTurn]
         self._in_full: tuple[tuple[ResourceVector, Amount], Mapping[str, ResourceVector]] | None = None
@@ -97,6 +99,8 @@ class Usage:
             return
         if not jobs and not state.indices.changed_nodes:
             return
+        if self._holdings is not None:
+            self._holdings.refresh(state, jobs, state.indices.changed_nodes)
         self._entitlements = None
         moved = [*state.indices.changed_nodes, *self._note_stuck(jobs)]
         recounted = dict.fromkeys([*jobs, *self._affected(moved)])
@@ -112,6 +116,13 @@ class Usage:
     def schedulable(self) -> ResourceVector:
         """The capacity of all nodes that take tasks."""
         return self._capacity.schedulable
+
+    @property
+    def holdings(self) -> Holdings:
+        """Which GPUs jobs hold, and until when; kept up to date from when it is first asked for. Trials do not change it."""
+        if self._holdings is None:
+            self._holdings = Holdings(self._state, self.tree)
+        return self._holdings
 
     @property
     def entitlements(self) -> Entitlements:
@@ -311,6 +322,7 @@ class Usage:
         self._policy: Policy | None = state.policy
         self.tree = ProjectTree(state.policy.projects if state.policy is not None else ())
         self.requests: dict[str, ResourceVector] = {}
+        self._holdings = None
         self._entitlements = None
         self._turns = state.share_turns
         self._in_full = None
