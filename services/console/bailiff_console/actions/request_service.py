@@ -28,7 +28,7 @@ from bailiff_core.permissions import Requester
 from bailiff_core.records.job_requests import ReadJobSpec, SubmitJob
 from bailiff_core.records.pool_requests import ApplyPolicy
 from bailiff_core.records.request import RequestBody
-from bailiff_core.views import BudgetView, budget_views
+from bailiff_core.views import BudgetView, ReservationView, budget_views, reservation_views
 from bailiff_log.reader import Entry
 from bailiff_log.spec_copies import new_reader
 from bailiff_service.problems import ApiError, ErrorDetail, invalid
@@ -241,6 +241,10 @@ class RequestService:
     def budgets(self, name: str) -> list[BudgetView]:
         """What the budgets of this month have used until now."""
         return budget_views(at(self.followed(name).state, self._now()))
+
+    def reservations(self, name: str) -> list[ReservationView]:
+        """The GPUs that are reserved for projects, as of now."""
+        return reservation_views(at(self.followed(name).state, self._now()))
 
     def policy(self, name: str) -> dict[str, Any]:
         """The policy in force."""

@@ -13,7 +13,7 @@ from bailiff_bus.port import BusUnavailable
 from bailiff_console.auth.body import whole_body
 from bailiff_console.auth.headers import OWN
 from bailiff_console.auth.routes import SignedIn
-from bailiff_core.views import BudgetView
+from bailiff_core.views import BudgetView, ReservationView
 from bailiff_service.json_response import JsonResponse
 from bailiff_service.problems import ApiError, ErrorDetail, invalid, unavailable
 
@@ -89,6 +89,12 @@ async def limits(
 async def budgets(pool: str, _: SignedIn, request_service: WithRequestService) -> JsonResponse:
     """The budgets of this month, until now."""
     return JsonResponse(request_service.budgets(pool), headers={"cache-control": "no-store"})
+
+
+@router.get("/api/pools/{pool}/reservations", response_model=list[ReservationView])
+async def reservations(pool: str, _: SignedIn, request_service: WithRequestService) -> JsonResponse:
+    """GPUs that are reserved for projects, the soonest first."""
+    return JsonResponse(request_service.reservations(pool), headers={"cache-control": "no-store"})
 
 
 @router.post("/api/pools/{pool}/plan", response_model=JobPlan)

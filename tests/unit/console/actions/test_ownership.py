@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.kits.http import problem
-from tests.kits.log_builder import policy
+from tests.kits.log_builder import HOUR, policy
 from tests.unit.client.kit import LogWriter, request_id
 from tests.unit.console.actions.kit import RequestService, published, running_console
 
@@ -68,6 +68,18 @@ async def test_budgets_that_are_used_are_among_the_limits(tmp_path: Path) -> Non
         for query in ("", "?project=research"):
             (text,) = (await console.console.http.get(f"/api/pools/pool-a/limits{query}", headers=console.headers)).json()
             assert text.startswith("The budget all has used 0 GPU-s of 0 GPU-h"), text
+
+
+async def test_reservations_are_listed_the_soonest_first(tmp_path: Path) -> None:
+    async with console_of(tmp_path) as console:
+        now = SYSTEM.wall()
+        for name, hours in (("late", 9), ("soon", 2)):
+            made = facts.GpusReserved(
+                request=request_id(name), reservation=name, project="demo", gpus=2, begin=now + hours * HOUR, duration=HOUR
+            )
+            console.log_writer.cycle(made)
+        rows = (await console.console.http.get("/api/pools/pool-a/reservations", headers=console.headers)).json()
+        assert [(row["reservation"], row["gpus"], row["now"]) for row in rows] == [("soon", 2, False), ("late", 2, False)]
 
 
 @pytest.mark.slow

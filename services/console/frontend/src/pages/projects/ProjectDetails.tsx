@@ -5,6 +5,7 @@ import { useChartWindow } from "../../shared/chartWindow";
 import { ShareBar, ShareBarLegend } from "../../shared/ShareBar";
 import { amount, borrowings, evictionsText, kindQuotaText, lendersText, nameOf, projectSubtree, quotaText, RESOURCES, scaleOf, shareStatus } from "../../shared/shareText";
 import { Badge, Card, DataTable, DescriptionItem, Elapsed, JobLink, projectPath, StateBadge } from "../../ui";
+import { GpuReservations } from "./GpuReservations";
 import { ProjectBudgets } from "./ProjectBudgets";
 import { ProjectEvictions } from "./ProjectEvictions";
 import { jobsOf } from "./projectJobs";
@@ -89,6 +90,7 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
         {row.project !== "" && <UsageHistory key={row.project} pool={pool} project={row.project} to={live.time.value} over={over} aside={picker} />}
       </div>
       <ProjectBudgets pool={pool} project={row.project} ancestors={ancestors} newest={row.evictions_suffered} />
+      <GpuReservations pool={pool} path={[row.project, ...ancestors]} />
       {subtree.size > 1 && <ProjectTree pool={pool} projects={projects} root={row.project} title="Child projects" />}
       <Card title="Jobs" aside={<span class="soft number">{ownJobs.length}</span>}>
         {ownJobs.length === 0 ? (

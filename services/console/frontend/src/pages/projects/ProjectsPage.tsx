@@ -8,6 +8,7 @@ import { NearLimits } from "../../shared/NearLimits";
 import { borrowings, borrowingText, nameOf, shareStatus } from "../../shared/shareText";
 import { Card, EmptyState, projectPath } from "../../ui";
 import { BorrowingHistory } from "./BorrowingHistory";
+import { GpuReservations } from "./GpuReservations";
 import { ProjectDetails } from "./ProjectDetails";
 import { ProjectTree } from "./ProjectTree";
 import { PoolUsageHistory } from "./UsageHistory";
@@ -97,6 +98,7 @@ function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
         )}
       </Card>
       <ProjectTree pool={pool} projects={projects} title="Quotas and shares" />
+      <GpuReservations pool={pool} />
       <History pool={pool} to={live.time.value} />
     </div>
   );

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import type { BudgetView, MonthReport, ProjectSeries } from "../../api";
+import type { BudgetView, MonthReport, ProjectSeries, ReservationView } from "../../api";
 import { rangeStart } from "../../lib";
 import { amount, barText, borrowings, borrowingText, evictionsText, kindQuotaText, measured, mostRelevant, shareStatus } from "../../shared/shareText";
 import { aJob, aProject, projectMap } from "../../testing/liveRows";
@@ -8,6 +8,7 @@ import { projectPath } from "../../ui";
 import { borrowedLines, borrowedText, borrowers } from "./borrowingSeries";
 import { budgetsOf, lossesOf, sharesText } from "./budgetRows";
 import { jobsOf } from "./projectJobs";
+import { repeatText, reservationsOf } from "./reservationRows";
 import { ALL, pathTo, treeRows } from "./treeRows";
 import { pointsOf, usageLines, usageText, withCurrent, type UsagePoint } from "./usageSeries";
 
@@ -194,4 +195,13 @@ describe("budgets of a project", () => {
     expect(lossesOf(report, "red")?.lost_to[0]?.project).toBe("blue");
     expect(lossesOf(report, "blue")).toBeNull();
   });
+});
+
+it("reservations are shown where the project's jobs may use them, with when they are repeated", () => {
+  const of = (reservation: string, project: string, more: Partial<ReservationView> = {}): ReservationView => ({ reservation, project, gpus: 4, begin: "", end: "", now: false, duration_s: 3600, repeat: "never", weekdays: [], times_left: 1, first_begin: "", times: 1, made_at_seq: 7, made_by: "ann", reason: "", ...more });
+  const all = [of("course", "vision"), of("all", "research"), of("other", "speech")];
+  expect(reservationsOf(all, ["vision", "research"]).map((each) => each.reservation)).toEqual(["course", "all"]);
+  expect(repeatText(all[0]!)).toBe("–");
+  expect(repeatText(of("a", "b", { repeat: "weekly", weekdays: [1, 3], times_left: 3 }))).toBe("weekly on Tue, Thu (UTC), 3 times left");
+  expect(repeatText(of("a", "b", { repeat: "daily" }))).toBe("daily, the last time");
 });
