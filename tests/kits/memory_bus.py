@@ -137,8 +137,9 @@ class MemoryCluster:
                 group.assign()
 
     def delete_topic(self, topic: str) -> None:
-        """Delete it with its messages."""
-        del self._topics[topic]
+        """Delete it with its messages; who waits for some looks again."""
+        for each in self._topics.pop(topic):
+            each.wake()
 
     def topic_id(self, topic: str) -> str:
         """Another one each time that the topic is created."""
