@@ -398,7 +398,8 @@ def test_logs_of_a_job_that_never_ran_say_so(bailiff: Run, monkeypatch: pytest.M
 
     monkeypatch.setattr(logs, "print_output", nothing)
     assert bailiff("logs", "serve-2").stderr == "serve-2 has not started: reserved, waiting for train-7, train-8\n"
-    assert "has no retained output" in bailiff("logs", "train-8").stderr
+    assert bailiff("logs", "train-8").stderr == "train-8 has written nothing yet\n"
+    assert bailiff("logs", "train-8", "--grep", "x").stderr == "train-8 has written nothing yet that matches\n"
     assert bailiff("cancel", "serve-2").exit_code == ExitCode.DONE
     assert bailiff("logs", "serve-2").stderr.startswith("serve-2 never started: cancelled")
 
@@ -408,7 +409,7 @@ def test_logs_of_an_unknown_job_and_of_a_job_without_output(bailiff: Run) -> Non
     assert bailiff("logs", "nobody").exit_code == ExitCode.NOT_FOUND
     silent = bailiff("logs", "train-8")
     assert (silent.exit_code, silent.stdout) == (ExitCode.DONE, "")
-    assert "has no retained output" in silent.stderr
+    assert silent.stderr == "train-8 has written nothing yet\n"
 
 
 @pytest.mark.parametrize(

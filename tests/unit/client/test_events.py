@@ -13,6 +13,7 @@ from tests.unit.client.kit import LogWriter, Run, finished_story
 
 from bailiff.client.errors import ExitCode
 from bailiff.render import events
+from bailiff.tables.records import event_line
 from bailiff_core.explain import explain_job
 from bailiff_core.fold import apply
 from bailiff_core.model.state import PoolState
@@ -303,3 +304,9 @@ def test_an_eviction_is_cancelled_once_all_its_nodes_have_confirmed() -> None:
     story.eviction_cancelled("low", task=1)
     assert [word for word, _ in told(story)] == ["Preempted", "EvictionCancelled"]
     assert story.job("low").phase == "running"
+
+
+def test_lines_of_what_is_about_no_job_have_their_text_in_its_column() -> None:
+    lines = [event_line(row).plain for row in of_story(play("node n1: 8 gpus; submit low: train, 8 gpus"))]
+    found = [re.sub(r"^.*#\d+ +", "", line).split()[:2] for line in lines]
+    assert found == [["PolicyApplied", "-"], ["NodeReady", "n1"], ["Submitted", "low"], ["Scheduled", "low"]]

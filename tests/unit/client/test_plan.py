@@ -677,12 +677,14 @@ def test_policy_diff_lists_the_changes(log_writer: LogWriter, monkeypatch: pytes
         {"name": "speech", "quota": {"gpus": 4, "memory": "64GiB"}, "limit": {"gpus": -1}},
     ]
     document["preemption"]["search_steps"] = PreemptionRules().search_steps // 2
+    document["budgets"] = [{"name": "month", "project": "vision", "gpu_hours": 100}]
     file.write_text(yaml.safe_dump(document))
     found = json.loads(bailiff("policy", "diff", str(file), "-o", "json").output)
     assert found["changes"] == [
         "preemption.search_steps: 20000 → 10000",
         "projects.vision.quota.gpu_milli: 8 GPUs → 4 GPUs",
         "projects.speech: new, quota 4 GPUs and 64GiB, limit unlimited GPUs, over quota weight 1",
+        "budgets.month: new, project vision, gpu hours 100, warn at 80, at limit lowest-class",
     ]
     assert len(requests(log_writer)) == 0
 

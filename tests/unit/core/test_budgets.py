@@ -278,7 +278,10 @@ def test_a_job_learns_why_it_waits_what_it_would_use_and_all_how_far_budgets_are
     assert would_use(story.state, story.job("train")) == [
         "the budget vision has 10.0 GPU-h of 10 GPU-h left this month: with 4 GPUs they last 2h30m"
     ]
+    assert would_use(story.state, story.job("limited"), short=True) == []
+    assert len(would_use(story.state, story.job("train"), short=True)) == 1, "they would not last for the month"
     story.wait(2 * HOUR)
+    assert len(would_use(story.state, story.job("limited"), short=True)) == 1, "it is at its warning"
     assert budgets_near(story.state) == ["The budget vision has used 8.0 GPU-h of 10 GPU-h in 2026-01: warned at 80 %."]
     assert len(budgets_near(story.state, "vision")) == 1
     assert budgets_near(story.state, "speech") == []

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bailiff.client.client import Client
     from bailiff.client.job_output import Chunk, OutputFilter
 
+RETAINED = 86_400_000_000  # µs
 NOT_STARTED = ("waiting", "pending", "reserved", "paused")
 
 
@@ -62,8 +63,11 @@ async def logs(
             what = "has not started" if known.phase in NOT_STARTED else "never started"
             session.err.print(f"{job} {what}: {waits_text(projection.state, known)}", style="dim", markup=False)
         elif not printed:
-            which = "" if wanted == OutputFilter(projection.pool, job) else " that matches"
-            session.err.print(f"{job} has no retained output{which}", style="dim", markup=False)
+            everything = wanted == OutputFilter(projection.pool, job)
+            runs = known is not None and job not in projection.state.ended
+            young = known is not None and client.now() - known.submitted_at < RETAINED
+            what = "has no retained output" if not runs else f"has written nothing {'yet' if young else 'in the last day'}"
+            session.err.print(f"{job} {what}{'' if everything else ' that matches'}", style="dim", markup=False)
     return None
 
 

@@ -134,7 +134,7 @@ async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], time
 
 
 async def _warn(session: Session, client: Client, pool: str, job: SubmitJob) -> None:
-    """Prints warnings about an accepted job, and what it would use of its budgets."""
+    """Prints warnings about an accepted job, and what it would use of budgets that have little left."""
     from bailiff_core.explain.budgets import would_use
     from bailiff_core.explain.claims import claims_of
     from bailiff_core.model.snapshots import too_slow_to_save
@@ -148,7 +148,7 @@ async def _warn(session: Session, client: Client, pool: str, job: SubmitJob) -> 
     problems += [f"{each.field} {each.claimed}: the policy grants this job {each.granted}" for each in refused]
     slow = too_slow_to_save(state, known) if known is not None else ""
     problems += [slow] if slow else []
-    for each in would_use(state, known) if known is not None else ():
+    for each in would_use(state, known, short=True) if known is not None else ():
         session.err.print(each, style="dim", markup=False, highlight=False, soft_wrap=True)
     for each in problems:
         session.err.print(f"warning: {each}", style="yellow", markup=False, highlight=False, soft_wrap=True)

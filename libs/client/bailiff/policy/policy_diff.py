@@ -6,30 +6,26 @@ from bailiff.render.serializers.policy import policy_document
 from bailiff_core.humanize import memory_text, thousandths_text
 from bailiff_core.model.policy import Policy
 
-BY_NAME = ("priority_classes", "projects", "topologies")
-
 
 def changes(before: Policy, after: Policy) -> list[str]:
     """One line per field that differs: `preemption.search_steps: 20000 → 500`, `projects.vision: new, quota 8 GPUs`."""
     found: list[str] = []
-    _compare("", _by_name(before), _by_name(after), found)
+    _compare("", _by_name(policy_document(before)), _by_name(policy_document(after)), found)
     return found
 
 
-def _by_name(policy: Policy) -> dict[str, Any]:
-    """The policy document with lists of named entries as mappings."""
-    data = policy_document(policy)
-    for name in BY_NAME:
-        data[name] = _keyed(data[name])
-    data["protections"]["budgets"] = _keyed(data["protections"]["budgets"])
-    return data
-
-
-def _keyed(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    return {entry["name"]: entry for entry in entries}
+def _by_name(value: Any) -> Any:
+    """The document, with each list of named entries as a mapping: an entry is compared with that of the same name."""
+    if isinstance(value, dict):
+        return {name: _by_name(each) for name, each in value.items()}
+    if isinstance(value, list) and value and all(isinstance(each, dict) and "name" in each for each in value):
+        return {each["name"]: _by_name(each) for each in value}
+    return value
 
 
 def _compare(path: str, before: Any, after: Any, found: list[str]) -> None:
+    if [] in (before, after) and dict in (type(before), type(after)):  # no entry is there yet, or any more
+        before, after = before or {}, after or {}
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys([*before, *after]):
             inner = f"{path}.{key}" if path else str(key)

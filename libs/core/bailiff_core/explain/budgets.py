@@ -44,12 +44,20 @@ def budgets_near(state: PoolState, project: str | None = None) -> list[str]:
     return [text for row in rows if (text := _near(state, row))]
 
 
-def would_use(state: PoolState, job: Job) -> list[str]:
-    """What the job would use of what its budgets have left, as sentences without a full stop."""
+def would_use(state: PoolState, job: Job, *, short: bool = False) -> list[str]:
+    """What the job would use of what its budgets have left, as sentences without a full stop.
+
+    Args:
+        short: Only of budgets that are at their warning, or that the job would exhaust within its limit or the month.
+    """
     gpus = int(of_job(job, current_usage(state).largest).gpu_milli)
     found = []
     for row in rows_of(state, job) if gpus else ():
         left, limit = left_ms(state, row), job.demand.run_time_limit
+        until = month_begins(month_of(state.now) + 1) - state.now
+        most = gpus * min(until, until if limit is None else limit) // 1_000_000
+        if short and state.budgets[row.name].level == "within" and most <= left:
+            continue
         of = f"{cost_text(left)} of {hours_of(row, use_now(state, row))} GPU-h left this month"
         if limit is None:
             lasts = duration_text(left * 1_000_000 // gpus // 1_000_000 * 1_000_000)
