@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -182,18 +183,58 @@ async def test_an_exited_task_leaves_no_process_and_no_container(agent: DockerRu
     assert docker("inspect", container).returncode != 0
 
 
-async def test_an_image_that_cannot_be_pulled_is_a_failed_start_with_a_reason(agent: DockerRuntime, tmp_path: Path) -> None:
+async def test_an_image_that_cannot_be_pulled_is_no_start_and_says_why(agent: DockerRuntime, tmp_path: Path) -> None:
     missing = "127.0.0.1:1/nobody/has-this:1"
     started = await agent.start(replace(launch("true", tmp_path), image=missing))
-    end = started if isinstance(started, Exit) else await ended(agent)
-    assert end.code == 126
+    assert isinstance(started, Running)
+    assert not started.begun
+    assert not await agent.begun(KEY)
+    end = await ended(agent)
+    assert (end.code, end.begun) == (126, False)
     assert end.error is not None
     assert end.error.startswith(f"image {missing} is not on this node and cannot be pulled: ")
 
 
+async def test_while_its_image_is_pulled_a_task_has_not_begun_and_can_be_evicted(agent: DockerRuntime, tmp_path: Path) -> None:
+    """Its registry never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as registry:
+        image = f"127.0.0.1:{registry.getsockname()[1]}/slow:1"
+        started = await agent.start(replace(launch("true", tmp_path), image=image))
+        assert isinstance(started, Running)
+        assert not started.begun
+        await agent.close()
+        following = DockerRuntime(tmp_path)
+        [state] = await following.adopt()
+        assert isinstance(state, Running)
+        assert not state.begun
+        await following.terminate(KEY)
+        registry.accept()[0].close()
+        assert not (await ended(following)).begun
+        await following.close()
+
+
+async def test_a_task_begins_once_its_image_is_there(tmp_path: Path, engine_proxy: EngineProxy) -> None:
+    """As an image that is pulled, an engine that is away makes its start slow."""
+    engine_proxy.close()
+    agent = DockerRuntime(tmp_path, engine=engine_proxy.url)
+    await agent.adopt()
+    started = await agent.start(launch("exec sleep 300", tmp_path))
+    assert isinstance(started, Running)
+    assert not started.begun
+    engine_proxy.open()
+    assert await asyncio.wait_for(agent.begun(KEY), PATIENCE_S)
+    assert int(running(agent)["pid"]) in agent.pids(KEY)
+    await agent.kill(KEY)
+    assert (await ended(agent)).begun
+    await agent.close()
+    await clean(tmp_path)
+
+
 async def test_a_command_that_the_image_does_not_have(agent: DockerRuntime, tmp_path: Path) -> None:
+    """The job's own failure."""
     await agent.start(launch(["no-such-program"], tmp_path))
-    assert (await ended(agent)).code == 127
+    end = await ended(agent)
+    assert (end.code, end.begun) == (127, True)
 
 
 async def test_out_of_memory_is_reported(agent: DockerRuntime, tmp_path: Path) -> None:

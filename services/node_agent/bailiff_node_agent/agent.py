@@ -121,7 +121,7 @@ class Agent:
         exits: list[Exit] = []
         for name, runtime in self.context.runtimes.items():
             for state in await runtime.adopt():
-                task = LocalTask(state.key, name, state.device_ids, ordered_by=state.ordered_by)
+                task = LocalTask(state.key, name, state.device_ids, ordered_by=state.ordered_by, begun=state.begun)
                 self.tasks.add(task)
                 self._adopt_parked(task)
                 if isinstance(state, Exit):

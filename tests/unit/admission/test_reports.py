@@ -229,6 +229,20 @@ def test_a_task_that_started_and_ended_unseen(story):
     story.expect("JobEnded", job="job", outcome="succeeded")
 
 
+def test_a_task_whose_image_is_pulled_has_not_started(story):
+    """Its node announces itself anew meanwhile; then its image cannot be pulled."""
+    story.submit("job", gpus=4)
+    where = story.state.nodes[story.job("job").tasks[0].node].name
+    others = [held(task=0), held(task=1)] if where == "n1" else []
+    pulls = held("job", begun=False)
+    assert names(facts_of_report(story.state, announced(where, tasks=[pulls, *others]))) == ["NodeJoined"]
+    gone = held("job", state="released", exit_code=126, unobserved=True, begun=False)
+    found = facts_of_report(story.state, announced(where, tasks=[gone, *others]))
+    assert names(found) == ["NodeJoined", "TaskExited", "TaskReleased"]
+    story.cycle(*found)
+    story.expect("JobRequeued", job="job", outcome="lost", rule="never-started")
+
+
 def test_an_earlier_member_of_the_number_says_nothing_of_the_one_that_is_to_start(story):
     """Its agent was restarted before it got the confirmation of the exit."""
     story.submit("job", gpus=4)

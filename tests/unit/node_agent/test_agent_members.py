@@ -1,10 +1,12 @@
 """Members of one attempt that come and go by themselves, and tasks that share devices."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.kits.agent import carry_out
+from tests.kits.waiting import until
 from tests.unit.node_agent.lease import SECOND, Node
 
 from bailiff_bus.messages import reports
@@ -12,7 +14,7 @@ from bailiff_bus.messages.commands import CancelEviction, Evict, RecordRef, Star
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.devices.ledger import ShareLedger
-from bailiff_node_agent.runtime import Launch, TaskKey
+from bailiff_node_agent.runtime import Exit, Launch, TaskKey
 
 GPU = "GPU-sim-n1-0"
 
@@ -162,6 +164,55 @@ async def test_an_eviction_waits_until_its_task_has_started(node: Node, monkeypa
     await eviction
     assert [report.job for report in messages(node, reports.TaskStartedReport)] == ["other", "slow"]
     assert not messages(node, reports.TaskStartRefusedReport)  # as an eviction of a task that is not there would say
+
+
+class Pulls:
+    """Tasks begin when the test says so, as once their image has been pulled; or they end before."""
+
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begins: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        start_now, adopt_now = node.runtime.start, node.runtime.adopt
+
+        async def start_slowly(launch: Launch) -> Any:
+            return replace(await start_now(launch), begun=False)
+
+        async def adopt() -> Any:
+            return [replace(state, begun=False) for state in await adopt_now()]
+
+        monkeypatch.setattr(node.runtime, "start", start_slowly)
+        monkeypatch.setattr(node.runtime, "adopt", adopt)
+        monkeypatch.setattr(node.runtime, "begun", lambda _: self.begins)
+
+
+async def test_a_task_whose_image_is_pulled_has_not_started_also_for_the_next_agent(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulls = Pulls(node, monkeypatch)
+    await carry_out(node.agent, start(node, "slow", 10, TaskAssignment(task=0, devices=(GPU,))))
+    await carry_out(node.agent, start(node, "slow", 10, TaskAssignment(task=0, devices=(GPU,))))  # repeated
+    node.agent = Agent(node.agent.context, node.agent._clock_and_ids, node.agent._metrics, lambda: None)
+    await node.agent.adopt()
+    (entry,) = messages(node, reports.NodeInventory)[-1].tasks
+    assert (entry.state, entry.begun) == ("running", False)
+    assert not messages(node, reports.TaskStartedReport)
+    node.agent._starter.resume(node.agent.tasks[TaskKey("slow", 1, "0")])
+    pulls.begins.set_result(True)
+    await until(lambda: messages(node, reports.TaskStartedReport))
+    assert node.agent.tasks[TaskKey("slow", 1, "0")].begun
+
+
+@pytest.mark.parametrize("began", [False, True])
+async def test_what_ends_before_it_began_has_no_exit_of_its_own(
+    node: Node, monkeypatch: pytest.MonkeyPatch, *, began: bool
+) -> None:
+    """One that began and ended at once has: its start is reported first."""
+    Pulls(node, monkeypatch)
+    await carry_out(node.agent, start(node, "slow", 10, TaskAssignment(task=0)))
+    task = node.agent.tasks[TaskKey("slow", 1, "0")]
+    node.agent._exits.exited(task, Exit(task.key, 126, 0, error="no such image", begun=began))
+    found = [report for report in node.messages() if isinstance(report, (reports.TaskStartedReport, reports.TaskExitedReport))]
+    assert [type(report).__name__ for report in found] == ["TaskStartedReport"] * began + ["TaskExitedReport"]
+    assert found[-1].unobserved is not began
 
 
 async def test_a_task_starts_while_another_one_is_evicted(node: Node) -> None:

@@ -39,8 +39,8 @@ class TrackedTask(Document):
     """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one published.
 
     ordered_by: seq of the record that ordered its start; a task of an earlier start with the same index may still be present.
-    unobserved: it ended while the agent was not running. done: it had said that this was its end. parked: it is released, and its
-    processes stay in memory, stopped.
+    unobserved: it ended while the agent was not running, or before it had begun. done: it had said that this was its end. parked:
+    it is released, and its processes stay in memory, stopped. begun: its program runs, or has run.
     """
 
     job: Name
@@ -56,6 +56,7 @@ class TrackedTask(Document):
     unobserved: bool = False
     done: bool = False
     parked: bool = False
+    begun: bool = True
 
 
 class QuarantinedDevice(Document):
@@ -220,7 +221,8 @@ class TaskRestoreFailedReport(TaskReport):
 
 
 class TaskExitedReport(TaskReport):
-    """The main process ended. Negative codes are signals. `step`: the last one published. unobserved: the agent missed it.
+    """The main process ended. Negative codes are signals. `step`: the last one published. unobserved: the agent missed it, or
+    it never began.
 
     done: the job had said that this was its end.
     """

@@ -74,7 +74,8 @@ class TaskExited(TaskFact):
 
     Attributes:
         step: The last step that it published.
-        unobserved: The exit was not observed, as after a reboot; remaining processes were killed. It counts as lost.
+        unobserved: The exit was not observed, as after a reboot, or it never began; remaining processes were killed. It counts
+            as lost.
         done: The job had said that this was its end: its last step, or `done`.
     """
 

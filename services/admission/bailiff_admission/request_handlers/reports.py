@@ -314,7 +314,7 @@ def _lost_parked(
 def _caught_up(state: PoolState, job: Job, task: Task, node: Node, entry: reports.TrackedTask) -> list[Fact]:
     at = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
     facts: list[Fact] = []
-    if task.state == "starting":
+    if task.state == "starting" and entry.begun:
         facts.append(_started(state, job, task, node, entry))
     new = (stage for stage in entry.stages if _is_new(task, stage) or _has_shortened(job, task, stage))
     facts.extend(EvictionStageReached.saying(stage, **at) for stage in new)

@@ -208,6 +208,10 @@ class Container:
             self._killing.start()
         return True
 
+    def has_begun(self) -> bool:
+        """Whether its program ran, or is none that the image has: that is the job's own failure."""
+        return self.started.is_set() or self.code == NO_SUCH_COMMAND
+
     # --- start and run, in a thread
 
     def _start(self, engine: Engine) -> None:
@@ -349,26 +353,30 @@ def supervise(task_dir: str, launch_input: dict[str, Any], lease: Lease, ready: 
     )
     terminal = watchdog.server.open_terminal(launch_input["log"]) if launch_input.get("tty") else None
     container = Container(task_dir, launch_input, lambda: os.kill(os.getpid(), signal.SIGCHLD), terminal)
-    started = boottime_us()
     if lease.has_expired():
         lease.killed_at_start, container.error = True, LEASE_EXPIRED
     else:
         threading.Thread(target=container.run, daemon=True).start()
         _wait_started(container)
-    write_running(task_dir, container.pid or os.getpid(), started)
+    is_known = container.started.is_set()
+    write_running(task_dir, container.pid or os.getpid(), boottime_us(), begun=is_known)
     os.close(ready)
     while not container.finished.is_set() and not lease.killed_at_start:
+        if container.started.is_set() and not is_known:
+            with contextlib.suppress(OSError):  # a full disk: again with the next event
+                write_running(task_dir, container.pid or os.getpid(), boottime_us())
+                is_known = True
         watchdog.enforce(container)
         _carry_out_requests(task_dir, container)
         watchdog.wait()
     while container.pids():
         container.kill_remaining()
         watchdog.wait(0.05)
-    write_exit(task_dir, watchdog, container.code, 0, container.error)
+    write_exit(task_dir, watchdog, container.code, 0, container.error, begun=container.has_begun())
 
 
 def _wait_started(container: Container) -> None:
-    """Or until the start turns out to be slow: then the task counts as running, and can be evicted."""
+    """Or until the start turns out to be slow: the agent does not wait for it, since the task can be evicted meanwhile."""
     until = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < until:
         if container.started.wait(0.02) or container.is_slow.is_set() or container.finished.is_set():

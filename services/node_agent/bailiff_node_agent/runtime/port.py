@@ -201,7 +201,8 @@ class Launch:
 class Running:
     """A started task. instance: the runtime's own name for it, such as a pid or a pod's uid; opaque to the agent.
 
-    part: of each device, where the runtime knows it: then the agent need not.
+    part: of each device, where the runtime knows it: then the agent need not. begun: its program runs; False: it may not yet, as
+    while its image is pulled.
     """
 
     key: TaskKey
@@ -210,6 +211,7 @@ class Running:
     device_ids: tuple[str, ...]
     ordered_by: int | None = None
     part: Fraction | None = None
+    begun: bool = True
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ class Exit:
     leftovers: how many processes outlived the main process and were killed after it. error: why the task could not be started,
     without command or paths. ended_at: when; after a reboot, when the exit was found. lease_stages: what the runtime did
     because the node's lease expired, of `noticed`, `term_sent`, `kill_sent`; deadline_stages: what it did because an eviction
-    deadline passed while the agent was down.
+    deadline passed while the agent was down. begun: whether its program ever ran.
     """
 
     key: TaskKey
@@ -233,6 +235,7 @@ class Exit:
     lease_stages: tuple[str, ...] = ()
     deadline_stages: tuple[str, ...] = ()
     ordered_by: int | None = None
+    begun: bool = True
 
 
 @dataclass(frozen=True)
@@ -295,6 +298,10 @@ class Runtime(ABC):
         The first call returns `Running`, also for a task that has exited meanwhile, and `wait_exit` returns its exit. It returns
         `Exit` only where the task was lost before it began; `wait_exit` does not repeat that one.
         """
+
+    async def begun(self, key: TaskKey) -> bool:  # noqa: ARG002
+        """Of a task that is `Running` and has not begun: wait until its program runs; False once it ends before."""
+        return True
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
         """Deliver an eviction notice with its deadlines. A later notice replaces an earlier one."""

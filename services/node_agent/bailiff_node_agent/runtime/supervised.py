@@ -43,6 +43,7 @@ from .task_folders import TaskFolders
 from .task_record import TaskRecord, exit_of, is_supervised, read_json, read_running, read_task_record
 
 POLL_S = 0.02
+BEGUN_POLL_S = 0.2
 SHELLS_END_WITHIN_S = 5
 LEFT_END_WITHIN_S = 30.0
 """After that the agent starts without the end of what lost supervisors and removed tasks have left. A GPU in use is not free."""
@@ -128,6 +129,15 @@ class SupervisedRuntime(Runtime):
         if isinstance(state, Running):
             self._watch(state)
         return state
+
+    async def begun(self, key: TaskKey) -> bool:
+        folder = self.folders.known(key)
+        while self._watched.get(key) is not None:
+            running = await asyncio.to_thread(read_running, folder, key)
+            if running is not None and running.begun:
+                return True
+            await asyncio.sleep(BEGUN_POLL_S)
+        return False
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
         task = self.folders.known(key)
@@ -304,6 +314,7 @@ class SupervisedRuntime(Runtime):
 
     async def _conclude_lost(self, task: TaskRecord, folder: Path) -> Exit:
         """No supervisor is left to write this exit: kill what is left of the task, and write it here."""
+        running = read_running(folder, task.key)
         await self.kill(task.key)
         end = {
             "code": -signal.SIGKILL,
@@ -313,6 +324,7 @@ class SupervisedRuntime(Runtime):
             "error": None,
             "supervisor_lost": True,
             "lease_stages": [],
+            "begun": running is None or running.begun,
         }
         await asyncio.to_thread(write_durably, folder / "exit.json", json.dumps(end).encode())
         await self._clean_up_lost(task.key)

@@ -40,7 +40,8 @@ def read_running(folder: Path, key: TaskKey) -> Running | None:
     if running is None:
         return None
     task = read_task_record(folder)
-    return Running(key, str(running["pid"]), running["started_boottime_us"], task.device_ids, task.ordered_by)
+    begun = running.get("begun", True)
+    return Running(key, str(running["pid"]), running["started_boottime_us"], task.device_ids, task.ordered_by, begun=begun)
 
 
 def exit_of(task: TaskRecord, end: dict[str, Any]) -> Exit:
@@ -57,6 +58,7 @@ def exit_of(task: TaskRecord, end: dict[str, Any]) -> Exit:
         tuple(end.get("lease_stages", ())),
         tuple(end.get("deadline_stages", ())),
         task.ordered_by,
+        end.get("begun", True),
     )
 
 

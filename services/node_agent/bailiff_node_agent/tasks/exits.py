@@ -1,9 +1,9 @@
-"""Exits of tasks: reported once when they happen, and again on request."""
+"""Starts and exits of tasks: reported once when they happen, and again on request."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from bailiff_bus.messages.reports import TaskExitedReport, TaskReleasedReport
+from bailiff_bus.messages.reports import TaskExitedReport, TaskReleasedReport, TaskStartedReport
 from bailiff_node_agent.background import Background
 from bailiff_node_agent.reporter import Reporter
 from bailiff_node_agent.runtime import Exit, Runtime
@@ -33,8 +33,16 @@ class ExitHandler:
             if task is not None:
                 self.exited(task, end)
 
+    def started(self, task: LocalTask, chosen: tuple[str, ...] = ()) -> None:
+        """Report that its program runs. chosen: its devices, where the runtime chose them."""
+        task.begun = True
+        found = {"devices": chosen, "damaged_checkpoints": task.damaged_checkpoints}
+        self.reporter.report_task(task.known_as, task.ordered_by, TaskStartedReport, **found)
+
     def exited(self, task: LocalTask, end: Exit) -> None:
         """Report the exit after all messages that the task sent before, and begin its release."""
+        if end.begun and not task.begun:
+            self.started(task)
         was_parked = task.state == "parked"
         self.messages.read(task)
         task.mark_exited(end)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from bailiff_bus.messages.commands import SnapshotRef, SnapshotStep, StartTask, TaskAssignment
-from bailiff_bus.messages.reports import TaskRestoredReport, TaskRestoreFailedReport, TaskStartedReport, TaskStartRefusedReport
+from bailiff_bus.messages.reports import TaskRestoredReport, TaskRestoreFailedReport, TaskStartRefusedReport
 from bailiff_core.model.snapshots import PARK
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.background import Background
@@ -93,7 +93,7 @@ class TaskStarter:
             if launch is not None:
                 await self._launch(launch, assigned.restore)
             return
-        self._report_started(task, ())
+        self.exits.started(task)
         self.parker.report_resumed(task)
 
     async def launched(self, job: str) -> None:
@@ -102,9 +102,11 @@ class TaskStarter:
             await asyncio.wait(launching)
 
     def resume(self, task: LocalTask) -> None:
-        """Report how the restoring of a task ended that an earlier agent has started."""
+        """Report how the start, or the restoring, of a task ended that an earlier agent has started."""
         if task.state == "parked" or task.continues is not None:
             return  # it was parked since
+        if not task.begun:
+            self.background.spawn(self._await_begun(task))
         self.background.spawn(self._report_restored(task))
 
     async def snapshot_step(self, command: SnapshotStep, verdicts: Mapping[int, Verdict]) -> None:
@@ -265,13 +267,27 @@ class TaskStarter:
             async with self._slots, task.lock:
                 state = await runtime.start(launch)
         if isinstance(state, Exit):
-            task.never_ran = True
-            self.exits.exited(task, state)
-            return
-        self._report_started(task, task.devices if task.devices != launch.device_ids else ())
+            self.exits.exited(task, replace(state, begun=False))
+        elif state.begun:
+            self._begun(task, launch, snapshot, why_not)
+        else:  # it may be evicted meanwhile, and the next agent may go on with it
+            self.background.spawn(self._await_begun(task, launch, snapshot, why_not))
+
+    async def _await_begun(
+        self, task: LocalTask, launch: Launch | None = None, snapshot: SnapshotRef | None = None, why_not: str = ""
+    ) -> None:
+        """Report the start of a task once its program runs; where it ends before, its exit is all there is."""
+        with suppress(UnknownTask):  # it has ended and was forgotten meanwhile
+            if await self.context.runtimes[task.runtime].begun(task.key):
+                self._begun(task, launch, snapshot, why_not)
+
+    def _begun(self, task: LocalTask, launch: Launch | None, snapshot: SnapshotRef | None, why_not: str) -> None:
+        """Its program runs. launch: None where an earlier agent has launched it."""
+        if not task.begun:
+            self.exits.started(task, self._chosen(task))
         if snapshot is not None and why_not:
             self._report_not_restored(task, why_not, from_attempt=snapshot.attempt, driver=snapshot.driver)
-        if launch.restore is not None:
+        if launch is not None and launch.restore is not None:
             self.background.spawn(self._report_restored(task))
 
     async def _verified(self, launch: Launch, snapshot: SnapshotRef) -> Image:
@@ -318,9 +334,9 @@ class TaskStarter:
     def _report_not_restored(self, task: LocalTask, why: str, **known: Any) -> None:
         self.reporter.report_task(task.known_as, task.ordered_by, TaskRestoreFailedReport, reason=why[:MAX_REASON], **known)
 
-    def _report_started(self, task: LocalTask, chosen: tuple[str, ...]) -> None:
-        found = {"devices": chosen, "damaged_checkpoints": task.damaged_checkpoints}
-        self.reporter.report_task(task.known_as, task.ordered_by, TaskStartedReport, **found)
+    def _chosen(self, task: LocalTask) -> tuple[str, ...]:
+        """Its devices, where its runtime chooses them."""
+        return task.devices if self.context.runtimes[task.runtime].capabilities.starts_slowly else ()
 
     def _user(self, command: StartTask) -> User | None:
         """The user that the job runs as, who gets its checkpoint directory; None: the agent's. Raises `NotRunnable`."""
@@ -345,7 +361,6 @@ class TaskStarter:
             reason = "the task was started on this node before, and is gone"
             self.reporter.report_task(key, order, TaskStartRefusedReport, reason=reason, was_started=True)
             return
-        chooses = self.context.runtimes[task.runtime].capabilities.starts_slowly
-        if not task.never_ran:
-            self._report_started(task, task.devices if chooses else ())
+        if task.begun:
+            self.exits.started(task, self._chosen(task))
         self.exits.report_again(task)

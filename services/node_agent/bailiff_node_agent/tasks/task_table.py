@@ -20,7 +20,7 @@ class LocalTask:
     ordered_by: seq of the record behind its start. key: as it was started. continues: the attempt as which
     it goes on after it was parked.
 
-    never_ran: it ended before it began.
+    begun: its program runs, or has run, and that was reported.
     before, pids: its devices and processes when its eviction began. last_report: number of its release report.
     waits: it was restored, and stands still until its gang is. snapshot_step, stepped: what its gang's snapshot needs next of it.
     ordered_snapshot: the record that ordered its newest snapshot while it runs. saves: held while it is saved.
@@ -41,7 +41,7 @@ class LocalTask:
     last_report: int | None = None
     ordered_by: int | None = None
     damaged_checkpoints: int = 0
-    never_ran: bool = False
+    begun: bool = False
     waits: bool = False
     snapshot_step: str = ""
     ordered_snapshot: int | None = None
@@ -56,7 +56,8 @@ class LocalTask:
         return self.key if self.continues is None else replace(self.key, attempt=self.continues)
 
     def mark_exited(self, end: Exit) -> None:
-        self.state, self.exit_code, self.unobserved = "exited", end.code, end.supervisor_lost
+        """What never ran has no exit of its own."""
+        self.state, self.exit_code, self.unobserved = "exited", end.code, end.supervisor_lost or not end.begun
 
     def to_report(self, step: int | None) -> TrackedTask:
         """The task in its node's inventory. step: its published step, where it has exited."""
@@ -67,6 +68,7 @@ class LocalTask:
                 "task": int(self.key.task),
                 "devices": self.devices,
                 "state": "released" if self.state == "parked" else self.state,
+                "begun": self.begun,
                 "parked": self.state == "parked",
                 "exit_code": self.exit_code,
                 "unobserved": self.unobserved,

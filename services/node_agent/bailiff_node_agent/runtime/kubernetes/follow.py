@@ -330,6 +330,7 @@ class PodFollower:
             supervisor_lost=supervisor_lost,
             lease_stages=stages,
             ordered_by=self.order.ordered_by,
+            begun=self.has_started,
         )
 
     async def _wait(self, timeout_s: float) -> None:

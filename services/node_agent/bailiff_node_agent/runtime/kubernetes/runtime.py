@@ -5,6 +5,7 @@ import contextlib
 import json
 import socket
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from bailiff_node_agent.runtime.port import (
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.runtime.supervisor.notice import withdraw_notice
 
+from . import pod_status
 from .claims import claims_of, use_claims
 from .cluster_pods import ClusterPodNode
 from .cluster_view import ClusterNode
@@ -117,21 +119,29 @@ class KubernetesRuntime(Runtime):
         states: list[Running | Exit] = []
         for key in self._files.tasks():
             order = self._files.order(key)
-            end = self._files.exit(key)
-            if end is None:
+            state = self._present(node, order)
+            if isinstance(state, Running):
                 manifest = self._files.manifest.read(key) if order.own_pod and not order.uid else None
                 self._follow(node, order, manifest, None)
-            if end is None and (left := self._files.shells.read(key)):
-                self._keep(self._end_shells(order, left))
-            states.append(end or self._files.running(order) or _not_yet(order))
+                if left := self._files.shells.read(key):
+                    self._keep(self._end_shells(order, left))
+            states.append(state)
         return states
+
+    def _present(self, node: PodNode, order: TaskOrder) -> Running | Exit:
+        """The state of a task that was ordered before, of which the pod may not be placed, or not run yet."""
+        if (end := self._files.exit(order.key)) is not None:
+            return end
+        pod, running = node.find(task_hash(str(order.key)), order.uid), self._files.running(order)
+        if running is None:
+            return Running(order.key, order.uid or order.name, boottime_us(), (), order.ordered_by, begun=False)
+        return replace(running, begun=pod is not None and pod_status.is_running(pod))
 
     async def start(self, launch: Launch) -> Running | Exit:
         node = await self._node()
         async with self._locks.setdefault(launch.key, asyncio.Lock()):
             if (self._files.task_dir(launch.key) / "order.json").exists():
-                order = self._files.order(launch.key)
-                return self._files.exit(launch.key) or self._files.running(order) or _not_yet(order)
+                return self._present(node, self._files.order(launch.key))
             self._starting.add(launch.key)
             workload = launch.workload
             namespace = self._settings.namespace if workload is None else workload.namespace
@@ -147,6 +157,13 @@ class KubernetesRuntime(Runtime):
             state = self._files.running(order) if follower.has_started else self._files.exit(launch.key)
             assert state is not None, "a follower settles with a start or with an end"
             return state
+
+    async def begun(self, key: TaskKey) -> bool:
+        follower = self._followers.get(key)
+        if follower is None:
+            return False
+        await follower.settled.wait()
+        return follower.has_started
 
     def _manifest(self, launch: Launch, namespace: str) -> Object:
         grace_s = grace_seconds(self._lease[1] / 1_000_000) if self._lease else DEFAULT_GRACE_S
@@ -386,11 +403,6 @@ class KubernetesRuntime(Runtime):
 
 def _any_devices(_: tuple[str, ...]) -> str | None:
     return None
-
-
-def _not_yet(order: TaskOrder) -> Running:
-    """A task whose pod is not placed yet."""
-    return Running(order.key, order.uid or order.name, boottime_us(), (), order.ordered_by)
 
 
 def open_runtime(parts: NodeParts) -> KubernetesRuntime:

@@ -13,8 +13,8 @@ from .processes import read_process
 from .watchdog import Watchdog
 
 
-def write_running(task_dir: str, pid: int, started_us: int) -> None:
-    """Write `running.json`: the task's main process and its supervisor."""
+def write_running(task_dir: str, pid: int, started_us: int, *, begun: bool = True) -> None:
+    """Write `running.json`: the task's main process, or this one where it has not begun, and its supervisor."""
     me, main = read_process(os.getpid()), read_process(pid)
     running = {
         "pid": pid,
@@ -23,11 +23,12 @@ def write_running(task_dir: str, pid: int, started_us: int) -> None:
         "supervisor_started": me.started if me else 0,
         "started_boottime_us": started_us,
         "boot_id": boot_id(),
+        "begun": begun,
     }
     write_json(f"{task_dir}/running.json", running)
 
 
-def write_exit(task_dir: str, watchdog: Watchdog, code: int, leftovers: int, error: str | None) -> None:
+def write_exit(task_dir: str, watchdog: Watchdog, code: int, leftovers: int, error: str | None, *, begun: bool = True) -> None:
     """Write `exit.json`, once nothing of the task is left."""
     watchdog.server.drain()
     end = {
@@ -39,6 +40,7 @@ def write_exit(task_dir: str, watchdog: Watchdog, code: int, leftovers: int, err
         "supervisor_lost": False,
         "lease_stages": watchdog.lease.stages,
         "deadline_stages": watchdog.deadlines.stages,
+        "begun": begun,
     }
     while os.path.isdir(task_dir):
         try:
