@@ -2,13 +2,16 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import typer
 import typer.main
 import yaml
 from tests.kits.pages import rows
+from typer._click.exceptions import ClickException
 from typer.testing import CliRunner
 
 from bailiff.cli import app
@@ -86,6 +89,47 @@ def test_every_option_that_a_page_names_exists() -> None:
     for path in DOCS.rglob("*.md"):
         named = set(re.findall(r"`(--[a-z][a-z-]+)", path.read_text(encoding="utf-8")))
         assert path.name in OTHER_SYSTEMS or named <= known, path
+
+
+def typed_in_pages() -> Iterator[tuple[str, str, bool]]:
+    """Every command in the pages, with the page, and whether it stands in a block; without the generated usage."""
+    written = re.compile(r"^(?: {4}|\$ )(?:[A-Z_]+=\S+ )*(bailiff [^\n]*)$|`(bailiff [^`\n]*)`", re.MULTILINE)
+    for path in (*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        text = re.sub(r"\\\n +", " ", path.read_text(encoding="utf-8"))
+        for match in written.finditer(text if path.name != "commands.md" else ""):
+            yield str(path.relative_to(ROOT)), match[1] or match[2], match[1] is not None
+
+
+def why_refused(line: str) -> str:
+    """What the command says of how it is called; empty: nothing. It is not run."""
+    words = shlex.split(
+        re.sub(r"\$\([^)]*\)|\b(?:SEQ|EPOCH|N)\b", "1", line.replace("…", "").replace("COMMAND", "list")), comments=True
+    )[1:]
+    end = next((at for at, word in enumerate(words) if re.match(r"[|;&<>]|2>", word)), len(words))
+    command, words = typer.main.get_command(app), [word.rstrip(";") for word in words[:end]]
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        if words[0] not in command.commands:
+            return f"no such command: {words[0]}"
+        command = command.commands[words.pop(0)]
+    try:
+        if not hasattr(command, "commands"):
+            command.make_context(str(command.name), words)
+    except ClickException as refused:
+        return f"{type(refused).__name__}: {refused.format_message()}"
+    except typer.Exit:
+        pass  # --help
+    return ""
+
+
+def test_every_command_in_a_page_is_one_that_the_command_accepts() -> None:
+    """Its name, options, and values. What stands in a sentence may leave arguments out."""
+    lines, refused = [*typed_in_pages()], {}
+    for page_name, line, in_block in lines:
+        why = why_refused(line)
+        if why and (in_block or not why.startswith(("MissingParameter", "BadOptionUsage"))):
+            refused[f"{page_name}: {line}"] = why
+    assert refused == {}
+    assert len(lines) > 500
 
 
 def _all(group: Any) -> Iterator[Any]:
