@@ -2,11 +2,13 @@
 
 import pytest
 from tests.kits.bridge import World
-from tests.kits.bridge_objects import POOL, gated, job_object, message, plain_pod
+from tests.kits.bridge_objects import POOL, gated, job_object, message, plain_pod, replicas_object
 
+from bailiff_core.model.job_spec import WORKLOAD_UID
 from bailiff_kubernetes import names
 from bailiff_kubernetes_bridge.annotations import STATUS
 from bailiff_kubernetes_bridge.submission import Rules
+from bailiff_kubernetes_bridge.workloads.adapters import COMPLETION_INDEX
 
 LWS = "leaderworkerset.sigs.k8s.io"
 
@@ -118,6 +120,26 @@ def test_a_gang_that_its_user_takes_apart_is_a_gang_no_longer(world):
     world.settle()
     assert first.cancelled
     assert first.request_reason == "its pods are jobs of their own now: it runs 1 of 2 pods at once"
+
+
+def test_an_upgraded_bridge_finds_the_jobs_that_the_one_before_has_submitted(world):
+    """By these names and uids: with others, all pods of the kind would be ended and started anew, once."""
+    indexed = owned("sweep-0", "Job", "sweep", annotations={COMPLETION_INDEX: "0"})
+    indexed["metadata"]["ownerReferences"][0]["uid"] = "0a0a0a0a-sweep"
+    world.add(job_object("sweep", pods=1, completions=2), indexed)
+    world.add(job_object("train"), replicas_object("ReplicaSet", "web", 1), replicas_object("StatefulSet", "db", 1))
+    world.add(led(0, 0), led(0, 1), plain_pod("lone"), *(plain_pod(f"team-{at}", "team", 2) for at in range(2)))
+    world.settle()
+    found = {job.id.removeprefix("team-a."): job.demand.labels[WORKLOAD_UID] for job in world.jobs()}
+    assert found == {
+        "db-0a0a0a0a": "0a0a0a0a-db",
+        "lone-uidlone": "uid-lone",
+        "serve-0-c0f0fd61": "c0f0fd61022c396097cb373fd8033ae9",
+        "sweep-0-469f17e8": "469f17e881140242a9e422fc62c2ad99",
+        "team-9ff6fdfc": "9ff6fdfc0356b9b977b5b7ecb5b885de",
+        "train-0a0a0a0a": "0a0a0a0a-train",
+        "web-0a0a0a0a": "0a0a0a0a-web",
+    }
 
 
 ARGO = "system:serviceaccount:argo:argo"
