@@ -10,9 +10,10 @@ import pytest
 from bailiff_node_agent.kubernetes_settings import KubernetesSettings
 from bailiff_node_agent.runtime.kubernetes import pod_status
 from bailiff_node_agent.runtime.kubernetes.follow import PodFollower
+from bailiff_node_agent.runtime.kubernetes.runtime import KubernetesRuntime
 from bailiff_node_agent.runtime.kubernetes.stopping import KILL_GRACE_S
 from bailiff_node_agent.runtime.kubernetes.task_files import TaskFiles, TaskOrder
-from bailiff_node_agent.runtime.port import TaskKey
+from bailiff_node_agent.runtime.port import Running, TaskKey
 
 KEY = TaskKey("train", 1, "0")
 ORDER = TaskOrder(KEY, "team-a", "pod-1", own_pod=True, devices=("GPU-1",), ordered_by=7, is_only_task=True, uid="u1")
@@ -31,7 +32,7 @@ class Kubelet:
         self.now: dict[str, Any] = PULLING
         self.looks = asyncio.Semaphore(0)
         self.deleted: list[int] = []
-        node: Any = SimpleNamespace(
+        self.node: Any = SimpleNamespace(
             files=self.files,
             changed={},
             lease=None,
@@ -42,7 +43,7 @@ class Kubelet:
             api=SimpleNamespace(delete=self._delete, patch_status=self._patch),
             processes=SimpleNamespace(pids=lambda _: {}),
         )
-        self.follower = PodFollower(node, ORDER, None, lambda _: None, lambda _: None)
+        self.follower = PodFollower(self.node, ORDER, None, lambda _: None, lambda _: None)
         self.follower._wait = self._wait  # type: ignore[method-assign]
         self.follower._serve = self._nothing  # type: ignore[method-assign]
         self.admission = asyncio.create_task(self.follower._admitted(self.pod()))
@@ -94,6 +95,26 @@ async def test_an_image_that_comes_in_the_end_is_a_start(tmp_path: Path, reaches
     assert kubelet.follower.has_started
     assert kubelet.follower.settled.is_set()
     assert not kubelet.deleted
+
+
+async def test_for_the_next_agent_a_pod_whose_image_is_pulled_has_not_begun(tmp_path: Path) -> None:
+    """The kubelet has given it its GPU before it pulls the image."""
+    kubelet = Kubelet(tmp_path / "kubernetes", reaches_node=True, timeout_s=1e9)
+    await kubelet.seen()
+    assert kubelet.files.running(ORDER) is not None
+    runtime = KubernetesRuntime(tmp_path / "kubernetes", "n1", KubernetesSettings())
+    runtime._followers[KEY] = kubelet.follower
+    state = runtime._present(kubelet.node, ORDER)
+    assert isinstance(state, Running)
+    assert (state.begun, state.device_ids) == (False, ("GPU-1",))
+    begun = asyncio.create_task(runtime.begun(KEY))
+    await kubelet.seen()
+    assert not begun.done()
+    kubelet.now = {"running": {}}
+    assert await begun
+    state = runtime._present(kubelet.node, ORDER)
+    assert isinstance(state, Running)
+    assert state.begun
 
 
 def test_a_container_that_waits_for_its_next_start_has_started() -> None:
