@@ -190,6 +190,7 @@ async def test_a_task_whose_image_is_pulled_has_not_started_also_for_the_next_ag
     pulls = Pulls(node, monkeypatch)
     await carry_out(node.agent, start(node, "slow", 10, TaskAssignment(task=0, devices=(GPU,))))
     await carry_out(node.agent, start(node, "slow", 10, TaskAssignment(task=0, devices=(GPU,))))  # repeated
+    assert not messages(node, reports.TaskStartedReport)
     node.agent = Agent(node.agent.context, node.agent._clock_and_ids, node.agent._metrics, lambda: None)
     await node.agent.adopt()
     (entry,) = messages(node, reports.NodeInventory)[-1].tasks
