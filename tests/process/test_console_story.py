@@ -15,7 +15,7 @@ from playwright.async_api import Page, Route, expect
 from tests.kits.browser import IN_ONE_BROWSER
 from tests.kits.console_eyes import HOSTILE, LINK, POOL, Scheme, Seeing
 from tests.kits.criu import needs_criu
-from tests.kits.lighthouse import GOOD, MAIN_PAGES, Report, lighthouse, signed_in
+from tests.kits.lighthouse import GOOD, MAIN_PAGES, MEASURED, Category, Report, lighthouse, signed_in
 from tests.kits.system import PATIENCE_S
 
 from bailiff.client.client import Client
@@ -135,7 +135,9 @@ async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page)
     await see.accessible("a queue")
 
 
-async def test_lighthouse_finds_every_main_page_accessible(stack: Stack, page: Page, preemption: tuple[str, str]) -> None:
+async def test_lighthouse_finds_every_main_page_accessible_and_small(
+    stack: Stack, page: Page, preemption: tuple[str, str]
+) -> None:
     see, victim = Seeing(page, stack.console), preemption[0]
     await see.open(f"/{POOL}/jobs/{victim}?tab=evictions")
     await page.get_by_role("link", name="Decision #").first.click()
@@ -143,15 +145,17 @@ async def test_lighthouse_finds_every_main_page_accessible(stack: Stack, page: P
     cookie, decision = await signed_in(page, stack.console_link), page.url.rpartition("/")[2]
     few_at_once = asyncio.Semaphore(4)  # it mostly waits for pages to become quiet
 
-    async def judged(path: str) -> Report:
+    async def judged(name: str, path: str) -> Report:
+        category: Category = "accessibility,performance" if name in MEASURED else "accessibility"
         address = stack.console + path.format(pool=POOL, job=victim, node="node-1", decision=decision)
         async with few_at_once:
-            return await lighthouse(address, cookie, "accessibility")
+            return await lighthouse(address, cookie, category)
 
-    reports = await asyncio.gather(*map(judged, MAIN_PAGES.values()))
+    reports = await asyncio.gather(*(judged(*each) for each in MAIN_PAGES.items()))
     found = dict(zip(MAIN_PAGES, reports, strict=True))
     assert {name: report.faults for name, report in found.items() if report.faults} == {}
     assert min(report.score for report in found.values()) >= GOOD
+    assert {name: report.too_much for name, report in found.items() if report.too_much} == {}
 
 
 @pytest.mark.usefixtures("preemption")
