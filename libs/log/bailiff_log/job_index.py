@@ -7,7 +7,7 @@ import json
 import sys
 from array import array
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 import orjson
@@ -159,15 +159,13 @@ class JobIndex:
     def restore(self, stored: bytes) -> None:
         """Load what `to_bytes` gave. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
         line, _, values = stored.partition(b"\n")
-        about, all_places, begin = orjson.loads(line), array("Q"), 0
+        about, all_places = orjson.loads(line), array("Q")
         all_places.frombytes(values)
         _little_endian(all_places)
-        self._places = {}
-        for job, length in zip(about["jobs"], about["lengths"], strict=True):
-            self._places[job] = all_places[begin : begin + length]
-            begin += length
-        if begin != len(all_places):
+        ends = list(accumulate(about["lengths"], initial=0))
+        if ends[-1] != len(all_places):
             raise ValueError("the index of jobs is damaged")
+        self._places = dict(zip(about["jobs"], map(all_places.__getitem__, map(slice, ends, ends[1:])), strict=True))
         self._ended = {str(job): None for job in about["ended"]}
         self._requests = {int(seq): Place(*place) for seq, place in about["requests"]}
         self._proposal = Place(*about["proposal"]) if about["proposal"] is not None else None

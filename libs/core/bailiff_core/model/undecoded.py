@@ -1,6 +1,6 @@
 """A dict of a snapshot whose values are decoded when they are asked for: most readers need few jobs of a large pool."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
@@ -137,6 +137,14 @@ class Undecoded(dict[str, V]):
         counted = Counter(map(self._entries.shared.__getitem__, undecoded))
         return Counter({self._entries.kinds[kind]: count for kind, count in counted.items()})
 
+    def by_shared(self) -> list[tuple[Shared | None, list[str]]]:
+        """The names of those with equal `Shared`, without decoding them, and of those that were decoded."""
+        kinds, found = self._entries.shared, defaultdict[int, list[str]](list)
+        entries: Iterable[tuple[str, Any]] = dict.items(self)
+        for name, value in entries:
+            found[kinds[value] if type(value) is int else -1].append(name)
+        return [(self._entries.kinds[kind] if kind >= 0 else None, names) for kind, names in found.items()]
+
     def without_gaps(self) -> "Undecoded[V]":
         """A copy."""
         made: Undecoded[V] = Undecoded(self._data, Entries(), self._decode)
@@ -234,14 +242,10 @@ def _shared(job: "Job") -> Shared:
     return Shared(job.phase, user, job.project, *rank, waits, job.user_verified)
 
 
-def alike(jobs: "dict[str, Job]") -> "Iterator[tuple[str, Job]]":
-    """Yields each job by name, and instead of one without tasks that was not decoded another with the same `Shared`."""
-    decoded: dict[Shared, Job] = {}
-    for name in jobs:
-        shared = jobs.shared(name) if isinstance(jobs, Undecoded) else None
-        if shared is None or not (shared.waits or shared.phase in WITHOUT_TASKS):
-            yield name, jobs[name]
+def alike(jobs: "dict[str, Job]") -> "Iterator[tuple[Job, list[str]]]":
+    """Yields jobs with the names that they stand for: of those without tasks that were not decoded one of each `Shared`."""
+    for shared, names in jobs.by_shared() if isinstance(jobs, Undecoded) else [(None, list(jobs))]:
+        if shared is not None and (shared.waits or shared.phase in WITHOUT_TASKS):
+            yield jobs[names[0]], names
         else:
-            if shared not in decoded:
-                decoded[shared] = jobs[name]
-            yield name, decoded[shared]
+            yield from ((jobs[name], [name]) for name in names)

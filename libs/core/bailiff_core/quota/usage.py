@@ -346,19 +346,16 @@ class Usage:
         self.asking = AcceptedSizes(self._capacity, weights, largest=False, any_kind=True)
         self._note_stuck(state.evicting)
         self._affected(state.nodes)
-        counts: dict[str, int] = {}  # of jobs alike, by the one that stands for them
-        for name, job in alike(state.jobs):
-            if job.phase not in ENDED:
-                known = self._usage_by_job.get(job.id)
-                self._usage_by_job[name] = known or self._usage_of(job)
-                counts[job.id] = counts.get(job.id, 0) + 1
-                if job.id in self._by_bytes if known else by_bytes(job):
-                    self._by_bytes[name] = None
         by_leaf: dict[str, list[tuple[_JobUsage, int]]] = {}
-        for name, count in counts.items():
-            job_usage = self._usage_by_job[name]
-            self._claim(job_usage, count)
-            by_leaf.setdefault(job_usage.leaf, []).append((job_usage, count))
+        for job, names in alike(state.jobs):
+            if job.phase in ENDED:
+                continue
+            job_usage = self._usage_of(job)
+            self._usage_by_job.update(dict.fromkeys(names, job_usage))
+            if by_bytes(job):
+                self._by_bytes.update(dict.fromkeys(names))
+            self._claim(job_usage, len(names))
+            by_leaf.setdefault(job_usage.leaf, []).append((job_usage, len(names)))
         for leaf, usages in by_leaf.items():
             path = self.tree.branches[leaf].path
             _add(self.requests, path, _sum((job_usage.requested, count) for job_usage, count in usages))
