@@ -14,8 +14,15 @@ _UNITS = {
     **{unit: Decimal(1024) ** power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
 }
 
+MAX_DIGITS = 18  # of a whole number: the API has 64 bits, and Python converts no more than 4,300
+
 Requests = dict[str, Decimal]
 """By resource; CPU in cores, memory in bytes."""
+
+
+def whole_number(text: object) -> int | None:
+    """A whole number that a user may have written, in an annotation or a selector; None for anything else."""
+    return int(text) if isinstance(text, str) and text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
 def exactly(text: object) -> Decimal:

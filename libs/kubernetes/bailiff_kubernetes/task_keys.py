@@ -2,6 +2,8 @@
 
 from urllib.parse import quote
 
+from .quantities import whole_number
+
 
 def task_key(job: str, attempt: int, task: str) -> str:
     """The spelling of a task key, a valid file name: bridge and node agent find a task's pod by it."""
@@ -12,4 +14,4 @@ def task_key(job: str, attempt: int, task: str) -> str:
 def attempt_of(key: str) -> int | None:
     """The attempt of a task key; None where it is none."""
     parts = key.rsplit("-", 2)
-    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
+    return whole_number(parts[1]) if len(parts) == 3 else None

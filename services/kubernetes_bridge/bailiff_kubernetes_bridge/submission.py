@@ -16,6 +16,7 @@ from bailiff_core.model.job_spec import Workload as WorkloadReference
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records.job_requests import SubmitJob
 from bailiff_kubernetes import names
+from bailiff_kubernetes.quantities import whole_number
 from bailiff_kubernetes.resources import annotations_of, owner_of
 
 from .view import ClusterView
@@ -55,7 +56,7 @@ def run_of(workload: Workload, job: str) -> int:
     if not job:
         return 0
     suffix = job.removeprefix(job_name(workload, 1))
-    return int(suffix[1:]) if suffix[1:].isdecimal() else 1
+    return whole_number(suffix[1:]) or 1
 
 
 def class_of(workload: Workload, rules: Rules, state: PoolState) -> str | None:

@@ -494,7 +494,7 @@ def test_a_change_that_was_rejected_for_a_time_is_sent_again(world):
     [
         ({"user": ""}, "nobody vouches for who created it"),
         ({"annotations": {names.MIN_TASKS: "9"}}, "bailiff.io/min-tasks is 9, and it has 2 pods"),
-        ({"annotations": {names.MIN_TASKS: "many"}}, "expected a whole number, found 'many'"),
+        ({"annotations": {names.MIN_TASKS: "many"}}, 'expected a whole number, found "many"'),
         ({"annotations": {names.GRACE: "soon"}}, "grace"),
         (
             {"completions": 5, "annotations": {names.MIN_TASKS: "2"}},

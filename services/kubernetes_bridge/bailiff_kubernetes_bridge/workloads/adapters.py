@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bailiff_core.humanize import count_text
 from bailiff_kubernetes import names, resources
+from bailiff_kubernetes.quantities import whole_number
 from bailiff_kubernetes_bridge.annotations import POD_GROUP
 
 from .common import count_of, described, ended, template_of
@@ -109,7 +109,7 @@ def _job(item: resources.Object, _: resources.Object | None) -> Workload:
 
 
 def _job_place(_: resources.Object, pod: resources.Object) -> Place:
-    return "pod", _number((pod["metadata"].get("annotations") or {}).get(COMPLETION_INDEX))
+    return "pod", whole_number(resources.annotations_of(pod).get(COMPLETION_INDEX))
 
 
 # --- JobSet, and the JobSet of a TrainJob
@@ -144,7 +144,7 @@ def _jobset(item: resources.Object, _: resources.Object | None) -> Workload:
 def _jobset_place(item: resources.Object, pod: resources.Object) -> Place:
     labels = resources.labels_of(pod)
     role = labels.get(JOBSET_ROLE, "")
-    job, index = _number(labels.get(JOBSET_INDEX)), _number((pod["metadata"].get("annotations") or {}).get(COMPLETION_INDEX))
+    job, index = whole_number(labels.get(JOBSET_INDEX)), whole_number(resources.annotations_of(pod).get(COMPLETION_INDEX))
     if job is None or index is None:
         return role, None
     for replicated in (item.get("spec") or {}).get("replicatedJobs") or []:
@@ -179,7 +179,7 @@ def _pytorch_job(item: resources.Object, _: resources.Object | None) -> Workload
 
 def _pytorch_place(_: resources.Object, pod: resources.Object) -> Place:
     labels = resources.labels_of(pod)
-    return labels.get(KUBEFLOW_ROLE, "").lower(), _number(labels.get(KUBEFLOW_INDEX))
+    return labels.get(KUBEFLOW_ROLE, "").lower(), whole_number(labels.get(KUBEFLOW_INDEX))
 
 
 # --- RayJob
@@ -255,10 +255,6 @@ def _replica_set(item: resources.Object, budget: resources.Object | None) -> Wor
 
 def _stateful_set(item: resources.Object, budget: resources.Object | None) -> Workload:
     return _replicas(item, resources.STATEFUL_SETS, budget)
-
-
-def _number(text: Any) -> int | None:
-    return int(text) if isinstance(text, str) and text.isdecimal() else None
 
 
 ADAPTERS: tuple[Adapter, ...] = (

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from bailiff_core.humanize import value_text
 from bailiff_kubernetes import names
+from bailiff_kubernetes.quantities import whole_number
 from bailiff_kubernetes.resources import Object, Resource, annotations_of, labels_of, owner_of, uid_of
 from bailiff_kubernetes_bridge.annotations import STATUS, STOPPED_FOR
 
@@ -32,8 +34,8 @@ def described(item: Object, resource: Resource, templates: Mapping[str, tuple[in
     if pool and unlabelled and not problem:
         problem = f"the pod template of {', '.join(unlabelled)} lacks the label {names.POOL}: {pool}, so its pods are not gated"
     minimum = annotations.get(names.MIN_TASKS) or labels.get(names.MIN_TASKS)
-    if minimum is not None and not minimum.isdecimal():
-        problem = problem or f"{names.MIN_TASKS}: expected a whole number, found {minimum!r}"
+    if minimum is not None and whole_number(minimum) is None:
+        problem = problem or f"{names.MIN_TASKS}: expected a whole number, found {value_text(minimum)}"
     if not problem and sum(role.count for role in roles) == 0:
         problem = "it asks for no pods"
     spec = item.get("spec") or {}
@@ -49,7 +51,7 @@ def described(item: Object, resource: Resource, templates: Mapping[str, tuple[in
         roles=tuple(roles),
         submitted_by=annotations.get(names.SUBMITTED_BY, ""),
         owner=owner_of(item),
-        min_tasks=int(minimum) if minimum is not None and minimum.isdecimal() else None,
+        min_tasks=whole_number(minimum),
         priority_class=labels.get(names.PRIORITY_CLASS, ""),
         kubernetes_priority_class=(specs[0].get("priorityClassName") if specs else None) or "",
         project=labels.get(names.PROJECT, ""),

@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bailiff_core.humanize import shortened
+from bailiff_kubernetes.quantities import whole_number
 from bailiff_kubernetes.resources import Object, labels_of
 
+MAX_TEXT = 300
 NODE_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -27,12 +30,13 @@ def meets(node: Object, terms: Sequence[Object]) -> bool:
 
 
 def terms_text(terms: Sequence[Object]) -> str:
-    """`zone In [a, b]`: for people."""
-    return " or ".join(
+    """`zone In [a, b]`: for people, cut where it is long."""
+    each_term = (
         " and ".join(_text(each) for each in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())))
         or "nothing"
         for term in terms
     )
+    return shortened(" or ".join(each_term), MAX_TEXT)
 
 
 def _text(requirement: Mapping[str, Any]) -> str:
@@ -54,12 +58,19 @@ def holds(requirement: Mapping[str, Any], found: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt":
-            return (number := _number(value)) is not None and number > int(values[0])
+            return _less(values[0], value)
         case "Lt":
-            return (number := _number(value)) is not None and number < int(values[0])
+            return _less(value, values[0])
         case _:  # of a later Kubernetes: kube-scheduler knows it
             return True
 
 
 def _number(value: str | None) -> int | None:
-    return int(value) if value is not None and value.removeprefix("-").isdecimal() else None
+    found = whole_number((value or "").removeprefix("-"))
+    return -found if value is not None and found is not None and value.startswith("-") else found
+
+
+def _less(one: str | None, other: str | None) -> bool:
+    """Whether both are whole numbers, and the first is less: the API server takes a term with any text."""
+    low, high = _number(one), _number(other)
+    return low is not None and high is not None and low < high

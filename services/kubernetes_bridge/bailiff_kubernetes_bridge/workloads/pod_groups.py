@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Iterable
 
 from bailiff_kubernetes import names
+from bailiff_kubernetes.quantities import whole_number
 from bailiff_kubernetes.resources import JOBS, PODS, Object, annotations_of, controller_of, labels_of, owner_of, uid_of
 from bailiff_kubernetes_bridge.annotations import POD_GROUP, STATUS
 
@@ -80,7 +81,7 @@ def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None) -> Wor
     sizes = {annotations_of(pod).get(LWS_SIZE) if is_led else _text(pod, names.GANG_SIZE) for pod in members}
     size = sizes.pop() if len(sizes) == 1 else None
     is_one = alone or bool(controller and not is_led)
-    expected = 1 if is_one else int(size) if size is not None and size.isdecimal() else 0
+    expected = 1 if is_one else max(0, whole_number(size) or 0)
     if not expected:
         problem = problem or f"all pods of a group need the same {names.GANG_SIZE}, a whole number"
     elif len(active) != expected:
@@ -89,7 +90,6 @@ def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None) -> Wor
     owners = {owner_of(pod) for pod in members} if of is None else {of.owner}
     if len(users) > 1:
         problem = problem or "its pods were created by several users"
-    minimum = _text(first, names.MIN_TASKS)
     return Workload(
         resource=PODS,
         namespace=namespace,
@@ -101,7 +101,7 @@ def pod_group(key: GroupKey, pods: Iterable[Object], of: Workload | None) -> Wor
         roles=tuple(roles),
         submitted_by=users.pop() if len(users) == 1 else "",
         owner=owners.pop() if len(owners) == 1 else "",
-        min_tasks=int(minimum) if minimum is not None and minimum.isdecimal() else None,
+        min_tasks=whole_number(_text(first, names.MIN_TASKS)),
         priority_class=labels_of(first).get(names.PRIORITY_CLASS, "") if of is None else of.priority_class,
         kubernetes_priority_class=first["spec"].get("priorityClassName") or "",
         project=labels_of(first).get(names.PROJECT, "") if of is None else of.project,

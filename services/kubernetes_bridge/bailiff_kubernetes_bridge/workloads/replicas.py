@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from bailiff_kubernetes import names
+from bailiff_kubernetes.quantities import whole_number
 from bailiff_kubernetes.resources import Object, Resource, labels_of
 
 from .common import count_of, described, template_of
@@ -54,9 +55,9 @@ def _metadata(template: Object) -> Object:
 
 def ordinal_of(item: Object, pod: Object) -> int | None:
     """The number of a StatefulSet's pod, from 0."""
-    number = labels_of(pod).get(POD_INDEX) or pod["metadata"]["name"].rpartition("-")[2]
+    number = whole_number(labels_of(pod).get(POD_INDEX) or pod["metadata"]["name"].rpartition("-")[2])
     first = count_of((item["spec"].get("ordinals") or {}).get("start"), 0)
-    return int(number) - first if number.isdecimal() and int(number) >= first else None
+    return number - first if number is not None and number >= first else None
 
 
 def _selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
