@@ -7,8 +7,8 @@ for it, too, and may not evict it while it spares one of those. So somebody answ
 an operator, a drain, a policy or the loss of a node ended; and nobody can evict a job again and again by jobs that do not run,
 whatever is cancelled and submitted anew, and whoever helps.
 
-What jobs that are of use evict by priority is counted, too: once one owner's jobs have evicted a job `MOST` times, without a day
-between two of them, they spare it for an hour, after that and each further time.
+What jobs that are of use evict, by priority or for their project's quota, is counted, too: once one owner's jobs have evicted a
+job `MOST` times, without a day between two of them, they spare it for an hour, after that and each further time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -151,10 +151,10 @@ def spared(state: PoolState, preemptor: Job) -> dict[str, Spared]:
 def evicted_in_vain(state: PoolState, action: Action, preemptor: Job) -> dict[str, int | None]:
     """The jobs that were evicted in vain for the preemptor, or a job of its owner, and until when that counts, µs.
 
-    And those that were evicted often, under preempt: what a project reclaims is its own. `None`: until the preemptor has run.
+    And those that were evicted often, but for moves. `None`: until the preemptor has run.
     """
     found = spared(state, preemptor)
-    ends = {name: max(each.until, each.often_until) if action == "preempt" else each.until for name, each in found.items()}
+    ends = {name: each.until if action == "consolidate" else max(each.until, each.often_until) for name, each in found.items()}
     until: dict[str, int | None] = {name: end for name, end in ends.items() if end > state.now}
     return until | dict.fromkeys(preemptor.victims_in_vain)
 

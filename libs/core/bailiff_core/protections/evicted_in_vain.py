@@ -2,7 +2,7 @@
 
 A job evicts nobody a second time for attempts that do not start, or end by themselves at once, before it has run for
 `restarts.max_backoff`: its node, a kubelet or a quota may refuse it again and again, or its program is not found. And all jobs of
-an owner spare for a time who was evicted in vain for one of them, or, under preempt, again and again (`fold/failed_starts.py`).
+an owner spare for a time who was evicted in vain for one of them, or again and again (`fold/failed_starts.py`).
 """
 
 from bailiff_core.fold.failed_starts import evicted_in_vain, is_spared, may_be_spared, spared_until
