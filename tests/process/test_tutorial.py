@@ -118,15 +118,19 @@ def test_what_make_up_prints_works_as_typed_and_again(folder: Path) -> None:
 HOW_TO = (
     *("projects", "submit", "policy", "explain", "eviction-times", "receipt", "nodes", "accounting", "prove", "retention"),
     *("reserve", "replay", "what-if", "archive", "dataset", "permissions", "security", "survive-preemption"),
+    *("witness", "years-of-record"),
 )
 """Pages whose commands a user of `make up` can type."""
 ELSEWHERE = (
     *("--mig", "--interactive", "nvlink", "-f train-7.yaml", "--install-completion", "bailiff top", "list --watch"),
     *("node enrol", "gpu-07", "bailiff engine keep", "pool create", "topics create", "node return", "node replace", "drain NODE"),
-    *("check-receipt", "--root ROOT_KEY", "LOG.jsonl", "--from 2026-11-01", "--name net-2"),
+    *("check-receipt", "--root ROOT_KEY", "LOG.jsonl", "--from 2026-11-01", "--name net-2", "witness --state"),
 )
 """What needs other machines, other programs, or what only a later week has."""
 PLACEHOLDERS = {
+    "s3://audit/pool-a/proofs/NAME.json": "$(ls years/proofs/* | sed -n 1p)",
+    "s3://audit/pool-a": "years",
+    'verify --witnesses 1 --witness-key "VKEY URL"': 'verify --witnesses 1 --witness-key "$(cat .bailiff/witness)"',
     "postgresql://…": "$(cat .bailiff/archive)",
     "postgresql://bailiff:…@db.example/bailiff": "$(cat .bailiff/archive)",
     "export FOLDER --anonymise --keep-key KEYFILE": "export dataset-with-key --anonymise --keep-key keyfile",
