@@ -1,6 +1,8 @@
 """Before the moment that plan and explain name, a job finds no victims; at that moment it does."""
 
 import json
+from itertools import accumulate
+from operator import or_
 from random import Random
 from unittest.mock import patch
 
@@ -82,4 +84,5 @@ def test_it_finds_no_victims_before_and_finds_some_then(action: Action, seed: in
 
 def test_every_answer_occurs() -> None:
     for action in ("preempt", "reclaim"):
-        assert {check(seed, action) for seed in range(150)} == {"never", "now", "found"}, action
+        seen = accumulate(({check(seed, action)} for seed in range(150)), or_)
+        assert any(answers == {"never", "now", "found"} for answers in seen), action

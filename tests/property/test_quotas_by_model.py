@@ -1,7 +1,7 @@
 """Quotas, limits and shares by GPU model: each model is divided by itself, as a pool of that model alone would be."""
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import accumulate, product
 from random import Random
 from typing import Any
 
@@ -226,7 +226,7 @@ def test_reclaim_takes_of_a_model_only_from_who_has_more_of_it_and_nobody_waits_
 
 
 def test_some_are_reclaimed() -> None:
-    assert sum(check_history(seed) for seed in range(100)) > 10
+    assert any(reclaimed > 10 for reclaimed in accumulate(map(check_history, range(100))))
 
 
 @pytest.mark.long
