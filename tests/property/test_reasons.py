@@ -2,6 +2,8 @@
 
 import re
 from dataclasses import replace
+from itertools import accumulate
+from operator import or_
 from random import Random
 
 import pytest
@@ -79,20 +81,20 @@ def test_a_stated_time_is_when_the_job_finds_victims(seed: int) -> None:
     a_stated_time_is_true(refused_pool(Random(seed), protected=True))
 
 
-def a_stated_time_is_true(document: Document) -> dict[str, int]:
+def a_stated_time_is_true(document: Document) -> set[str]:
     planning, found = planned(document)
-    seen = {"time": 0, "never": 0}
+    seen: set[str] = set()
     for line in found.pending:
         for action, time in line.not_before.items():
             if time is None:
                 assert action not in line.protected_until
                 assert not any(finds_victims(planning.state, line.job, action, moment) for moment in ends(planning.state))
-                seen["never"] += 1
+                seen.add("never")
             else:
                 moment = time_value(time)
                 assert finds_victims(planning.state, line.job, action, moment), (line.job, action, time)
                 assert not finds_victims(planning.state, line.job, action, moment - 1), (line.job, action, time)
-                seen["time"] += 1
+                seen.add("time")
     return seen
 
 
@@ -134,10 +136,10 @@ def undrain_is_true(document: Document) -> str:
 @pytest.mark.parametrize("seed", range(3))
 def test_every_answer_occurs(seed: int) -> None:
     random = Random(seed)
-    answers = {undrain_is_true(refused_pool(random, waiting=1, drained=50)) for _ in range(40)}
-    assert answers == {"placed", "named", "does not help"}
-    times = [a_stated_time_is_true(refused_pool(random, protected=True)) for _ in range(60)]
-    assert all(sum(each[kind] for each in times) for kind in ("time", "never"))
+    answers = accumulate(({undrain_is_true(refused_pool(random, waiting=1, drained=50))} for _ in range(40)), or_)
+    assert any(seen == {"placed", "named", "does not help"} for seen in answers)
+    times = accumulate((a_stated_time_is_true(refused_pool(random, protected=True)) for _ in range(60)), or_)
+    assert any(seen >= {"time", "never"} for seen in times)
 
 
 @pytest.mark.long
