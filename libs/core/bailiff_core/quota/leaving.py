@@ -19,7 +19,12 @@ def leaving_time(state: PoolState, job: Job) -> int:
 
 
 class Stay(NamedTuple):
-    """Until when a job stays, µs; `NEVER`: for good. from_now: counted from now on, whenever that is: its time has not begun."""
+    """Until when a job stays.
+
+    Attributes:
+        until: µs; `NEVER`: for good.
+        from_now: Counted from now on, whenever that is: its time has not begun.
+    """
 
     until: int
     from_now: bool = False
