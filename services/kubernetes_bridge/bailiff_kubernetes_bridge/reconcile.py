@@ -17,9 +17,10 @@ from .messages import PoolView, Status, status_of
 from .pods import lacks_pods, pod_actions, with_pods_there
 from .responder import responses
 from .shown import show
-from .submission import KIND, Rules, is_of, run_of, submission, submission_id
+from .submission import KIND, NAME, NAMESPACE, Rules, is_of, run_of, submission, submission_id
 from .view import ClusterView
 from .workloads.model import Pod, Workload
+from .workloads.pod_groups import group_uid, maker_of
 
 EVICTED_GROUP_KEPT = 600_000_000
 """How long an evicted pod group keeps its place in the queue while none of its pods is there, µs."""
@@ -161,16 +162,23 @@ def _without_workload(cluster: ClusterView, state: PoolState, workload: Workload
     """Cancels the job of a workload that is gone, or belongs to another pool by now."""
     if job.phase in ENDED or job.cancelled or job.demand.labels.get(KIND) not in cluster.kinds:
         return
-    if workload is None and _keeps_place(state, job):
+    if workload is None and _keeps_place(cluster, state, job):
         return
     what = job.demand.labels[KIND]
     reason = f"the {what} was deleted" if workload is None else f"the {what} was moved to the pool {workload.pool}"
     yield Send(f"{job.id}/cancel", "", CancelJob(job=job.id, reason=reason))
 
 
-def _keeps_place(state: PoolState, job: Job) -> bool:
-    """Whether this is an evicted pod group whose controller is about to make its pods anew. They may go before the log knows."""
+def _keeps_place(cluster: ClusterView, state: PoolState, job: Job) -> bool:
+    """Whether this is an evicted pod group whose controller is about to make its pods anew. They may go before the log knows.
+
+    Of pods with a label of their own nobody knows what makes them.
+    """
     is_evicted = job.last_eviction is not None or bool(evictions_of(job))
     if not is_evicted or job.demand.labels.get(KIND) != "Pod" or job.demand.on_eviction != "requeue":
         return False
+    namespace, name, uid = (job.demand.labels.get(label, "") for label in (NAMESPACE, NAME, WORKLOAD_UID))
+    parents = (each for each in cluster.workloads.values() if each.apart and each.namespace == namespace)
+    if uid != group_uid((namespace, "", name)) and all(uid != group_uid((namespace, maker_of(each), name)) for each in parents):
+        return False  # what made them is gone
     return bool(job.tasks) or state.now - (job.last_eviction or 0) < EVICTED_GROUP_KEPT

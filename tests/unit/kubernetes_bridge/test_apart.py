@@ -113,6 +113,23 @@ def test_a_leader_and_its_workers_are_one_gang(world):
     assert (world.job("serve-0").id, world.job("serve-0").attempt, world.job("serve-1").attempt) == (first.id, 2, 1)
 
 
+def test_a_set_that_is_deleted_after_a_preemption_keeps_no_place(world):
+    """Nobody makes its pods again, and no GPUs are to be reserved for them."""
+    template = {"metadata": {"labels": {names.POOL: POOL}}, "spec": {"containers": []}}
+    spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}
+    world.add(job_object("serve") | {"kind": "LeaderWorkerSet", "spec": spec}, led(0, 0), led(0, 1))
+    runs(world)
+    job = world.job("serve-0")
+    world.story.evict(job.id)
+    world.evicted("serve-0")
+    world.settle()
+    assert not world.pods_of("serve-0")
+    assert not job.cancelled, "its controller is about to make its pods anew"
+    del world.objects["serve"]
+    world.settle()
+    assert job.cancelled
+
+
 def test_a_gang_that_its_user_takes_apart_is_a_gang_no_longer(world):
     world.add(job_object("train", pods=2, gpus=4))
     first = world.run("train")

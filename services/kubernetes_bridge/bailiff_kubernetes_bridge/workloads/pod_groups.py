@@ -6,7 +6,17 @@ from collections.abc import Iterable
 
 from bailiff_kubernetes import names
 from bailiff_kubernetes.quantities import whole_number
-from bailiff_kubernetes.resources import JOBS, PODS, Object, annotations_of, controller_of, labels_of, owner_of, uid_of
+from bailiff_kubernetes.resources import (
+    JOBS,
+    LEADER_WORKER_SETS,
+    PODS,
+    Object,
+    annotations_of,
+    controller_of,
+    labels_of,
+    owner_of,
+    uid_of,
+)
 from bailiff_kubernetes_bridge.annotations import POD_GROUP, STATUS
 
 from .adapters import COMPLETION_INDEX, LWS_GROUP, LWS_NAME, LWS_SIZE
@@ -30,6 +40,11 @@ def group_key(pod: Object) -> GroupKey:
     if owner is not None and owner["kind"] == JOBS.kind and index is not None:
         return namespace, owner["uid"], f"{owner['name']}-{index}"
     return namespace, "", f"pod/{uid_of(pod)}"
+
+
+def maker_of(workload: Workload) -> str:
+    """The second part of the keys of the groups that this workload makes."""
+    return LWS_NAME if workload.resource == LEADER_WORKER_SETS else workload.uid
 
 
 def _stays(pod: Object) -> bool:
