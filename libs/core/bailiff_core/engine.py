@@ -1,5 +1,5 @@
 """Versions of the engine. `LOGIC` rises with every change of what `decide` or a search yields for the same state."""
 
-LOGIC = 12
+LOGIC = 13
 RELEASE = "0.1.0"
 STATE_SCHEMA = 11
