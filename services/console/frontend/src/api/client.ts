@@ -71,10 +71,9 @@ export async function postStream(path: string, body: unknown, take: (name: strin
   }
 }
 
-
 /** `/api/pools/{pool}/…` with each part encoded. */
 export const poolPath = (pool: string, ...parts: (string | number)[]): string =>
   ["/api/pools", pool, ...parts].map((part, at) => (at ? encodeURIComponent(part) : part)).join("/");
 
-/** A path of the query API, `/v1/pools/{pool}/…`, through the console's proxy. */
-export const archivePath = (pool: string, rest: string): string => `/api/archive/pools/${encodeURIComponent(pool)}/${rest}`;
+/** A path of the query API, `/v1/pools/{pool}/…`, through the console's proxy; without rest: of the pool itself. */
+export const archivePath = (pool: string, rest = ""): string => `/api/archive/pools/${encodeURIComponent(pool)}${rest && `/${rest}`}`;

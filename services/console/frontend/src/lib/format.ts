@@ -42,8 +42,11 @@ export function moment(text: string): string {
   return text.replace("T", " ").replace(/(\.\d+)?Z$/, " UTC");
 }
 
+/** The same of a time in ms. */
+export const momentAt = (at: number): string => moment(new Date(at).toISOString());
+
 /** The same without its seconds where they are zero. */
-export const momentOfChart = (at: number): string => moment(new Date(at).toISOString()).replace(/(\d\d:\d\d):00 /, "$1 ");
+export const momentOfChart = (at: number): string => momentAt(at).replace(/(\d\d:\d\d):00 /, "$1 ");
 
 /** A project's name as shown: the scheduler's implicit children (`research*`, and `*` at the top) stand for jobs directly in it. */
 export function projectName(name: string): string {

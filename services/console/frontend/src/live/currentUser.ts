@@ -18,8 +18,3 @@ export async function loadCurrentUser(): Promise<void> {
     else if (!(failure instanceof ApiError)) throw failure;
   }
 }
-
-export const maySubmitTo = (project: string): boolean => {
-  const who = currentUser.value;
-  return who !== null && (who.operator || who.projects === null || who.projects.includes(project));
-};

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-import { get, setCsrfToken, type ClassRow, type ConsoleState, type EventLine, type LiveJob, type LiveProject, type LiveNode, type NodeTelemetryRow, type PoolChange, type PoolRow, type PoolSnapshot } from "../api";
+import { get, poolPath, setCsrfToken, type ClassRow, type ConsoleState, type EventLine, type LiveJob, type LiveProject, type LiveNode, type NodeTelemetryRow, type PoolChange, type PoolRow, type PoolSnapshot } from "../api";
 import { inOrder } from "../lib";
 
 const BASE_CHANNELS = ["nodes", "jobs", "projects"] as const;
@@ -102,7 +102,7 @@ export class LivePool {
     if (document.hidden && !keepWhenHidden.value) return;
     const after = this.lastEventId === null ? "" : `&after=${encodeURIComponent(this.lastEventId)}`;
     const job = this.watched === null ? "" : `&job=${encodeURIComponent(this.watched)}`;
-    const source = new EventSource(`/api/pools/${encodeURIComponent(this.pool)}/live?include=${this.channels.join(",")}${job}${after}`);
+    const source = new EventSource(`${poolPath(this.pool, "live")}?include=${this.channels.join(",")}${job}${after}`);
     this.source = source;
     source.addEventListener("snapshot", (event) => this.onSnapshot(event));
     source.addEventListener("change", (event) => this.onChange(event));

@@ -1,6 +1,6 @@
 import type { LiveJob } from "../api";
 import { allocatedText, duration, gpusText, moment, now, stageText } from "../lib";
-import { Badge, DecisionLink, JobLink } from "../ui";
+import { Badge, DecisionLink, JobLink, pagePath } from "../ui";
 import { preemptionText, type PreemptionGroup } from "./preemptionGroups";
 import "./preemptions.css";
 
@@ -43,7 +43,7 @@ export function ActivePreemptions({ pool, preemptionGroups, most = preemptionGro
       </ul>
       {preemptionGroups.length > most && (
         <p class="soft">
-          And {preemptionGroups.length - most} more: <a href={`/${encodeURIComponent(pool)}/queue`}>the queue</a>.
+          And {preemptionGroups.length - most} more: <a href={pagePath(pool, ["queue"])}>the queue</a>.
         </p>
       )}
     </>

@@ -18,7 +18,7 @@ export function RecordVerification({ pool, seq, shown, archived }: { pool: strin
 
   const run = async (wholeLog: boolean | null): Promise<void> => {
     const signal = (stop.current = new AbortController()).signal;
-    const ask: ArchiveQuery = (path) => get(path ? archivePath(pool, path) : archivePath(pool, "").replace(/\/$/, ""), signal);
+    const ask: ArchiveQuery = (path) => get(archivePath(pool, path), signal);
     failure.value = null;
     progress.value = [0, 0];
     try {

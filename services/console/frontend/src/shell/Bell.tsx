@@ -1,7 +1,7 @@
 import { useEffect } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 
-import { moment } from "../lib";
+import { momentAt } from "../lib";
 import { livePoolOf } from "../live";
 import { Badge, Button, Dialog, JobLink, NodeLink } from "../ui";
 import { notices, notifying, setNotifying, unread, watchNotices } from "./notices";
@@ -41,7 +41,7 @@ export function Bell({ pool }: { pool: string }) {
                   <span>
                     {each.text} {each.job && <JobLink pool={pool} job={each.job} />} {each.node && <NodeLink pool={pool} node={each.node} />}
                   </span>
-                  <time class="soft number">{moment(new Date(each.at).toISOString().replace(/\.\d+/, ""))}</time>
+                  <time class="soft number">{momentAt(each.at)}</time>
                 </li>
               ))}
             </ul>

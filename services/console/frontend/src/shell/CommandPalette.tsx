@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 
 import { chooseTheme, chooseTimeZone, timeZone } from "../lib";
 import { livePoolOf } from "../live";
-import { Button, Dialog, jobPath, nodePath, projectPath, SignButton } from "../ui";
+import { Button, Dialog, jobPath, nodePath, pagePath, projectPath, SignButton } from "../ui";
 import { isTyping, matching, type Command } from "./commands";
 
 const KEYS: [string, string][] = [["Ctrl K", "go to a page, job, node or project"], ["/", "find a job"], ["?", "this help"], ["Escape", "close a dialog or the tip of the map"], ["Tab, Enter", "move on, press"], ["Arrow keys", "on the map: from GPU to GPU"], ["Enter, n", "on the map: open the job, the node"], ["Arrow keys, + −", "on the timeline: move, zoom"], ["n, p, Enter", "on the timeline: next, previous step; open its decision"], ["n, p, Space", "in the player: next, previous step; play on its slider"]];
@@ -52,7 +52,7 @@ function Palette({ pool, pages, onClose }: { pool: string; pages: readonly { at:
   const at = useSignal(0);
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => input.current?.focus(), []);
-  const root = `/${encodeURIComponent(pool)}`;
+  const root = pagePath(pool);
   const go = (path: string) => () => route(path);
   const commands: Command[] = [
     ...pages.map((page): Command => ({ name: page.name, kind: "page", run: go(root + page.at) })),

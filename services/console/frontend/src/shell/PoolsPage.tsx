@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 
 import type { PoolList } from "../api";
 import { count } from "../lib";
-import { Card, EmptyState } from "../ui";
+import { Card, EmptyState, pagePath } from "../ui";
 import { Shown } from "./Shown";
 
 /** The start page: the list of pools; with a single pool, redirects to it. */
@@ -11,7 +11,7 @@ export function PoolsPage({ pools }: { pools: PoolList }) {
   const { route } = useLocation();
   const only = pools.pools.length === 1 ? pools.pools[0]!.pool : null;
   useEffect(() => {
-    if (only !== null) route(`/${encodeURIComponent(only)}/overview`, true);
+    if (only !== null) route(pagePath(only, ["overview"]), true);
   }, [only]);
   if (only !== null) return null;
   if (!pools.pools.length) {
@@ -29,7 +29,7 @@ export function PoolsPage({ pools }: { pools: PoolList }) {
         <h1>Pools</h1>
         <div class="cards">
           {pools.pools.map((row) => (
-            <Card key={row.pool} title={<a href={`/${encodeURIComponent(row.pool)}/overview`}>{row.pool}</a>}>
+            <Card key={row.pool} title={<a href={pagePath(row.pool, ["overview"])}>{row.pool}</a>}>
               {count(row.nodes, "node")}, {count(row.gpus, "GPU")}, {row.gpus_free} free; {count(row.jobs_running, "job")} running,{" "}
               {row.jobs_pending} pending
             </Card>

@@ -6,7 +6,7 @@ import { useEffect } from "preact/hooks";
 import { post, type PoolList } from "../api";
 import { capital, chooseTheme, chooseTimeZone, moment, themeChoice, timeZone, useFocusInView } from "../lib";
 import { currentUser, livePoolOf } from "../live";
-import { Button, EmptyState, Notice, RelativeTime, Select, SignButton } from "../ui";
+import { Button, EmptyState, Notice, pagePath, RelativeTime, Select, SignButton } from "../ui";
 import { Bell } from "./Bell";
 import { CommandPalette } from "./CommandPalette";
 import { AccountingIcon, JobsIcon, OverviewIcon, PolicyIcon, PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, TimelineIcon, WhatIfIcon } from "./icons";
@@ -34,7 +34,7 @@ export function Shell({ pools, children }: { pools: PoolList; children: Componen
   const known = pool !== null && pools.pools.some((row) => row.pool === pool);
   const open = useSignal(false); // on a narrow screen
   useEffect(() => void (open.value = false), [path]);
-  const root = pool === null ? "" : `/${encodeURIComponent(pool)}`;
+  const root = pool === null ? "" : pagePath(pool);
   const here = PAGES.find(({ at }) => isCurrent(path, root, at))?.name ?? capital(path.split("/")[2] ?? "").replace(/s$/, "");
   return (
     <div class="shell">
@@ -63,7 +63,7 @@ export function Shell({ pools, children }: { pools: PoolList; children: Componen
       </nav>
       <header class="row top">
         {pools.pools.length > 0 && (
-          <Select label="Pool" value={pool ?? ""} options={[["", "All pools"], ...pools.pools.map((row) => row.pool)]} onChange={(next) => route(next ? `/${encodeURIComponent(next)}/overview` : "/")} />
+          <Select label="Pool" value={pool ?? ""} options={[["", "All pools"], ...pools.pools.map((row) => row.pool)]} onChange={(next) => route(next ? pagePath(next, ["overview"]) : "/")} />
         )}
         {known && <ConnectionStatus pool={pool} />}
         <span class="spring" />

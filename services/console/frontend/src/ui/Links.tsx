@@ -1,13 +1,18 @@
-const at = (pool: string, ...parts: (string | number)[]): string => `/${[pool, ...parts].map((part) => encodeURIComponent(part)).join("/")}`;
+/** URL of a page of a pool, `/{pool}/queue`, with each part encoded. query: its parameters. */
+export function pagePath(pool: string, parts: (string | number)[] = [], query: URLSearchParams | Record<string, string> = {}): string {
+  const asked = new URLSearchParams(query).toString();
+  return `/${[pool, ...parts].map((part) => encodeURIComponent(part)).join("/")}${asked && `?${asked}`}`;
+}
 
-export const jobPath = (pool: string, job: string): string => at(pool, "jobs", job);
-export const decisionPath = (pool: string, seq: number): string => at(pool, "decisions", seq);
-export const recordPath = (pool: string, seq: number): string => `${at(pool, "record")}?seq=${seq}`;
+export const jobPath = (pool: string, job: string): string => pagePath(pool, ["jobs", job]);
+export const decisionPath = (pool: string, seq: number): string => pagePath(pool, ["decisions", seq]);
+export const recordPath = (pool: string, seq: number): string => pagePath(pool, ["record"], { seq: `${seq}` });
 
 /** The timeline, with the player at a record. */
-export const replayPath = (pool: string, seq: number): string => `${at(pool, "timeline")}?at=${seq}`;
+export const replayPath = (pool: string, seq: number): string => pagePath(pool, ["timeline"], { at: `${seq}` });
 
-export const nodePath = (pool: string, node: string): string => at(pool, "nodes", node);
+export const nodePath = (pool: string, node: string): string => pagePath(pool, ["nodes", node]);
+export const projectPath = (pool: string, project: string): string => pagePath(pool, ["projects"], { project });
 
 export const JobLink = ({ pool, job }: { pool: string; job: string }) => <a href={jobPath(pool, job)}>{job}</a>;
 export const DecisionLink = ({ pool, seq }: { pool: string; seq: number }) => <a href={decisionPath(pool, seq)}>#{seq}</a>;

@@ -23,5 +23,4 @@ export * from "./Summary";
 export * from "./Tabs";
 export * from "./TimeRangePicker";
 export * from "./ViewSwitch";
-export * from "./projectPath";
 export * from "./useShowMore";

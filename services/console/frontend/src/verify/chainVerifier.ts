@@ -1,5 +1,5 @@
 // Verifies the hash chain of a log around one record, and its inclusion in a seal.
-import { fromHex } from "./bytes";
+import { compareBytes, fromHex, hex } from "./bytes";
 import { header, nextHead, start, type Head, type Line } from "./chain";
 import { included, inclusionPath, leafHash, rootOf } from "./merkle";
 import type { Seal } from "./seals";
@@ -79,13 +79,13 @@ export function sealInclusion(verifier: ChainVerifier, seal: Seal): Inclusion {
   if (seal.size <= verifier.wanted) return invalid(`Record #${verifier.wanted} is not covered by the seal over ${seal.size} records.`);
   const [root, sealed] = [rootOf(leaves), fromHex(seal.root)];
   const path = inclusionPath(leaves, verifier.wanted);
-  if (!included(leaves[verifier.wanted]!, verifier.wanted, seal.size, path, sealed) || root.some((byte, at) => byte !== sealed[at])) {
+  if (!included(leaves[verifier.wanted]!, verifier.wanted, seal.size, path, sealed) || compareBytes(root, sealed) !== 0) {
     return invalid(`The first ${seal.size} records differ from the sealed ones: a record was modified, inserted or moved.`);
   }
   return {
     ok: true,
     seal,
-    path: path.map((each) => Array.from(each, (byte) => byte.toString(16).padStart(2, "0")).join("")),
+    path: path.map(hex),
     text: `Record #${verifier.wanted} is covered by the seal over the first ${seal.size} records.`,
   };
 }

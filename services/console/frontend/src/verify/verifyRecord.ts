@@ -1,6 +1,6 @@
 // Verifies one record in the browser: reads the raw log around it, or all of it up to a seal, and reports each check and what was not checked.
 import type { PoolItem, RawLog as ArchivedLog } from "../../generated/query";
-import { moment, times } from "../lib";
+import { momentAt, times } from "../lib";
 import { GENESIS, header, recordHash, start, type Line } from "./chain";
 import { ChainVerifier, claimedHead, sealInclusion, type Inclusion, type Link } from "./chainVerifier";
 import { verifySeals, type Seal, type SealItem, type SealVerification } from "./seals";
@@ -133,7 +133,7 @@ function sealChecks(seals: SealVerification, seal: Seal | null, inclusion: Inclu
   if (!seal) {
     found.push({ ok: null, text: seals.seals.length ? "This record is not sealed yet: until the next seal, only the chain protects it." : "There are no seals: the chain alone cannot prove that the log was not truncated or rewritten." });
   } else if (inclusion) {
-    const when = moment(new Date(seal.sealed_at / 1000).toISOString());
+    const when = momentAt(seal.sealed_at / 1000);
     found.push({ ok: inclusion.ok, text: inclusion.ok ? `${inclusion.text} Its inclusion path of ${inclusion.path.length} hashes leads to the root signed at ${when}.` : inclusion.text, more: inclusion.ok ? inclusion.path : [] });
   } else {
     found.push({ ok: null, text: `Its inclusion in the seal over the first ${seal.size.toLocaleString("en")} records was not checked: that requires all of them.` });

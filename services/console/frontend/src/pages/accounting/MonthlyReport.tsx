@@ -1,6 +1,6 @@
 import { archivePath, get, usePolling, type Accounting, type MonthReport } from "../../api";
 import { moment } from "../../lib";
-import { Button, Card, DescriptionItem, EmptyState, Loaded } from "../../ui";
+import { Button, Card, DescriptionItem, EmptyState, Loaded, pagePath } from "../../ui";
 import { Chart } from "../../ui/Chart";
 import { hours, percent, reportPath } from "../../shared/gpuHours";
 import { accountingPath, chartLines, chartOf, named, neighbour, type Key, type Month } from "./accountingData";
@@ -29,7 +29,7 @@ export function MonthlyReport({ pool, project, month }: { pool: string; project:
     <div class="stack page accounting report">
       <div class="row page-head">
         <p class="crumbs no-print">
-          <a href={`/${encodeURIComponent(pool)}/accounting`}>Accounting</a>
+          <a href={pagePath(pool, ["accounting"])}>Accounting</a>
         </p>
         <h1>
           <bdi>{project}</bdi>, {month.text}

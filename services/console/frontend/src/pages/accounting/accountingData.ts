@@ -1,6 +1,7 @@
 // GPU-hours over time, from the query API; docs/how-to/accounting.md defines each figure.
 import { archivePath, type Accounting, type AccountingRow } from "../../api";
 import { betweenOf, betweenQuery, rangeLength, rangeOptions, userText } from "../../lib";
+import { pagePath } from "../../ui";
 import { seriesColour, type Series } from "../../ui/Chart";
 
 export type Key = "project" | "user" | "priority_class" | "job" | "gpu_model" | "preemptor";
@@ -55,8 +56,7 @@ export function viewPath(pool: string, view: View): string {
   if (view.figure !== "used") query.set("figure", view.figure);
   if (view.from !== null && view.to !== null) for (const [name, value] of betweenQuery({ from: view.from, to: view.to })) query.set(name, value);
   else if (view.range !== "24h") query.set("range", view.range);
-  const text = query.toString();
-  return `/${encodeURIComponent(pool)}/accounting${text && `?${text}`}`;
+  return pagePath(pool, ["accounting"], query);
 }
 
 export interface TimeWindow {

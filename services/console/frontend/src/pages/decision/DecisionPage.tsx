@@ -4,7 +4,7 @@ import { useLive } from "../../live";
 import { ExplanationSections, SentenceList } from "../../shared/ExplanationSections";
 import { ReceiptButton } from "../../shared/ReceiptButton";
 import { RecordVerification } from "../../shared/RecordVerification";
-import { Badge, Card, CopyButton, DescriptionItem, EmptyState, ErrorMessage, JobLink, JobLinks, Loading, recordPath, RelativeTime } from "../../ui";
+import { Badge, Card, CopyButton, DescriptionItem, EmptyState, ErrorMessage, JobLink, JobLinks, Loading, pagePath, recordPath, RelativeTime } from "../../ui";
 import { BeforeAfter } from "./BeforeAfter";
 import { CostComparison } from "./CostComparison";
 import { decisionSummary, jobNames, typeName } from "./decisionSummary";
@@ -94,7 +94,7 @@ function NoSuchDecision({ pool, seq, title, text }: { pool: string; seq?: number
   return (
     <EmptyState title={title}>
       {text && <p>{text}</p>}
-      {seq !== undefined ? <a href={recordPath(pool, seq)}>Show record #{seq}</a> : <a href={`/${encodeURIComponent(pool)}/record`}>Record</a>}
+      {seq !== undefined ? <a href={recordPath(pool, seq)}>Show record #{seq}</a> : <a href={pagePath(pool, ["record"])}>Record</a>}
     </EmptyState>
   );
 }

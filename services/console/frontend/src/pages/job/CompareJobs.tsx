@@ -29,7 +29,7 @@ export function CompareJobs({ pool, job }: { pool: string; job: JobHistory }) {
         </form>
       }
     >
-      {asked.value && found.failure && <p class="fault">{found.failure.detail || found.failure.title}</p>}
+      {asked.value && found.failure && <p class="fault">{found.failure.message}</p>}
       <DataTable
         caption={beside ? `${job.job} beside ${beside.job}` : `Attempts of ${job.job}`}
         rows={comparison(columns)}

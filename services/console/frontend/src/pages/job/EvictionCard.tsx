@@ -17,7 +17,6 @@ interface Props {
   urgent: boolean;
   records: RecordItem[];
   explanation: string[];
-  /** The policy's restart cost for each GPU; null: unknown. */
 }
 
 /** One eviction: preemptor, rule, work lost, restart; its stages; the alternatives. */

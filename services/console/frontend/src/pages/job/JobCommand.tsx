@@ -5,7 +5,7 @@ import type { Permissions } from "../../actions/allowedActions";
 import { poolPath, post, toApiError, type ApiError, type JobPage, type ReadableSpec } from "../../api";
 import { sanitizeLine } from "../../lib";
 import { prefillSubmit } from "../../shared/draftStorage";
-import { Button, Card, CopyButton, ErrorMessage } from "../../ui";
+import { Button, Card, CopyButton, ErrorMessage, pagePath } from "../../ui";
 
 interface Spec {
   command: string | string[];
@@ -33,7 +33,7 @@ export function JobCommand({ pool, job, details, rights }: { pool: string; job: 
   const again = () =>
     read((answer) => {
       prefillSubmit(pool, answer.yaml);
-      route(`/${encodeURIComponent(pool)}/submit`);
+      route(pagePath(pool, ["submit"]));
     });
   return (
     <Card title="Command">

@@ -1,5 +1,5 @@
 import { archivePath, useFetch, usePolling, type AllocationItem, type AttemptItem, type NodeTelemetryHistory, type Page } from "../../api";
-import { moment, now } from "../../lib";
+import { momentAt, now } from "../../lib";
 import { TelemetryChart } from "../../shared/TelemetryChart";
 import { loadNodeHistory, partOf } from "../../shared/telemetryHistory";
 import { Card, Loading, NodeLink } from "../../ui";
@@ -27,7 +27,7 @@ export function JobMeasurements({ pool, devices, attempt, from, to }: Measured) 
   return (
     <Card title={`Utilisation and memory of its GPUs, attempt ${attempt}`}>
       {failure ? (
-        <p class="fault">{failure.detail || failure.title}</p>
+        <p class="fault">{failure.message}</p>
       ) : !value ? (
         <Loading what="the measurements" />
       ) : (
@@ -42,7 +42,7 @@ export function JobMeasurements({ pool, devices, attempt, from, to }: Measured) 
           ))}
         </div>
       )}
-      {late && <p class="soft note">The attempt started at {moment(new Date(from).toISOString())}. Telemetry is kept for a day and since the console’s start; the charts begin with the first that is known.</p>}
+      {late && <p class="soft note">The attempt started at {momentAt(from)}. Telemetry is kept for a day and since the console’s start; the charts begin with the first that is known.</p>}
       {devices.size > MOST_NODES && <p class="soft note">{MOST_NODES} of {devices.size} nodes are shown.</p>}
     </Card>
   );

@@ -7,7 +7,7 @@ import { JobActions } from "../../actions/JobActions";
 import { archivePath, poolPath, useArchive, useFetch, type Eviction, type Explained, type JobHistory, type JobPage, type LiveJob, type Page, type QueuedJob, type RecordItem } from "../../api";
 import { count, usePageTitle, useRefreshCounter } from "../../lib";
 import { useLive } from "../../live";
-import { Button, CopyButton, EmptyState, ErrorMessage, Loading, StateBadge, Summary, Tabs } from "../../ui";
+import { Button, CopyButton, EmptyState, ErrorMessage, Loading, pagePath, StateBadge, Summary, Tabs } from "../../ui";
 import { CompareJobs } from "./CompareJobs";
 import { EvictionCard } from "./EvictionCard";
 import { liveEviction } from "./evictionReason";
@@ -113,7 +113,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
         </div>
         <JobStatusLine pool={pool} live={row} whole={past} details={details.value ?? null} />
         {archive.state === "there" && whole.failure && whole.failure.status !== 404 && (
-          <p class="notice">The archive is unavailable ({whole.failure.detail || whole.failure.title}): earlier attempts and evictions are not shown.</p>
+          <p class="notice">The archive is unavailable ({whole.failure.message}): earlier attempts and evictions are not shown.</p>
         )}
       </Summary>
       <Tabs
@@ -150,7 +150,7 @@ function NoSuchJob({ pool, job, sure }: { pool: string; job: string; sure: boole
       {sure
         ? "It is neither in the live state nor in the archive. Names are case-sensitive; jobs of other pools are shown there."
         : "Jobs that ended more than a week ago are only in the archive, which is unavailable."}{" "}
-      <a href={`/${encodeURIComponent(pool)}/queue`}>Queue</a> · <a href={`/${encodeURIComponent(pool)}/record?job=${encodeURIComponent(job)}`}>Search the record</a>
+      <a href={pagePath(pool, ["queue"])}>Queue</a> · <a href={pagePath(pool, ["record"], { job })}>Search the record</a>
     </EmptyState>
   );
 }

@@ -2,7 +2,7 @@ import { useComputed, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 
 import type { JobHistory, LiveJob } from "../../api";
-import { duration, few, moment, now, offsetText, ticks, times, timeZone, useElementWidth, zoneOffset } from "../../lib";
+import { duration, few, momentAt, now, offsetText, ticks, times, timeZone, useElementWidth, zoneOffset } from "../../lib";
 import { Button, Card, DataTable } from "../../ui";
 import { jobTimeline, type JobTimeline as Model, type Kind, type Lane } from "./timelineModel";
 
@@ -110,8 +110,8 @@ function AsTable({ model }: { model: Model }) {
       rowKey={(row) => row.key}
       columns={[
         { head: "State", cell: (row) => `${row.name}: ${KIND_TEXTS[row.kind]}` },
-        { head: "From", cell: (row) => moment(new Date(row.from).toISOString()) },
-        { head: "To", cell: (row) => (row.open ? "now" : moment(new Date(row.to).toISOString())) },
+        { head: "From", cell: (row) => momentAt(row.from) },
+        { head: "To", cell: (row) => (row.open ? "now" : momentAt(row.to)) },
         { head: "Duration", right: true, cell: (row) => duration((row.to - row.from) / 1000) },
         { head: "Nodes", cell: (row) => row.nodes },
       ]}
@@ -119,7 +119,7 @@ function AsTable({ model }: { model: Model }) {
   );
 }
 
-const periodText = (from: number, to: number, open: boolean): string => `since ${moment(new Date(from).toISOString())}${open ? "" : `, for ${duration((to - from) / 1000)}`}`;
+const periodText = (from: number, to: number, open: boolean): string => `since ${momentAt(from)}${open ? "" : `, for ${duration((to - from) / 1000)}`}`;
 
 function laneText(lane: Lane): string {
   const parts = [few(lane.nodes), lane.end];

@@ -28,7 +28,7 @@ export function PendingReasons({ pool, live, explained }: { pool: string; live: 
         </p>
       )}
       {explained.loading && !explained.value && <Loading what="the reasons" />}
-      {explained.failure && !live.pending_reason && <p class="soft">The reasons are unavailable: {explained.failure.detail || explained.failure.title}</p>}
+      {explained.failure && !live.pending_reason && <p class="soft">The reasons are unavailable: {explained.failure.message}</p>}
       {why && <SentenceList pool={pool} sentences={why.sentences.filter((sentence) => !live.pending_reason || !sentence.text.includes(live.pending_reason.replace(/\.$/, "")) || sentence.seqs[0] !== live.pending_reason_seq)} />}
       {frees && (
         <>

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { zoneName } from "../../lib";
 import { currentUser, type LivePool } from "../../live";
 import { Button, MomentInput, Options } from "../../ui";
-import { addressOf, COLUMNS, DEFAULT, loadViews, NOT_ENDED, saveViews, SORTS, STATES, withView, type Question } from "./jobsQuery";
+import { addressOf, COLUMNS, DEFAULT, jobsPath, loadViews, NOT_ENDED, saveViews, SORTS, STATES, withView, type Question } from "./jobsQuery";
 
 interface Props {
   pool: string;
@@ -112,12 +112,11 @@ function SavedViews({ pool, question }: { pool: string; question: Question }) {
     views.value = next;
     saveViews(pool, next);
   };
-  const path = `/${encodeURIComponent(pool)}/jobs`;
   return (
     <div class="row saved-views">
       {views.value.map((view) => (
         <span key={view.name} class="saved-view">
-          <a href={view.address ? `${path}?${view.address}` : path}>{view.name}</a>
+          <a href={jobsPath(pool, view.address)}>{view.name}</a>
           <button type="button" class="link" title={`Delete the view ${view.name}`} onClick={() => change(views.value.filter((each) => each !== view))}>
             ✕<span class="visually-hidden">Delete the view {view.name}</span>
           </button>

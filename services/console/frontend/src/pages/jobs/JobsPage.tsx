@@ -9,7 +9,7 @@ import { useLive } from "../../live";
 import { Button, Card, DataTable, EmptyState, ErrorMessage, JobLink, Loading, RelativeTime, StateBadge, type Column } from "../../ui";
 import { BULK_ACTIONS, BulkDialog, type BulkAction } from "./BulkDialog";
 import { JobFilters } from "./JobFilters";
-import { addressOf, archiveQuestion, current, liveQuestion, questionOf, type ColumnName, type JobItem, type Question } from "./jobsQuery";
+import { addressOf, archiveQuestion, current, jobsPath, liveQuestion, questionOf, type ColumnName, type JobItem, type Question } from "./jobsQuery";
 import "../../ui/segmented.css";
 import "./jobs.css";
 
@@ -31,8 +31,7 @@ export default function JobsPage({ pool }: { pool: string }) {
   const source = archive.state === "none" ? liveQuestion : archiveQuestion;
   const found = useJobs(pool, question, archive.state === "loading" ? null : source, version);
   const ask = (next: Question): void => {
-    const address = addressOf(next);
-    route(`/${encodeURIComponent(pool)}/jobs${address ? `?${address}` : ""}`, true);
+    route(jobsPath(pool, addressOf(next)), true);
   };
   const items = found.items.map((item) => current(item, live.jobs));
   const over = new Set(items.filter((row) => row.ended_at !== null).map((row) => row.job));
@@ -73,7 +72,7 @@ export default function JobsPage({ pool }: { pool: string }) {
         <div class="more">
           {found.next !== null && <Button onClick={found.more}>{found.loading ? "Loading…" : `${PAGE} more`}</Button>}
           {archive.state === "none" && <p class="soft note">Ended jobs are in the archive, and none is configured.</p>}
-          {found.failure && items.length > 0 && <p class="fault" role="alert">{archive.state === "none" ? "The list" : "The archive"} is unavailable: {found.failure.detail || found.failure.title}</p>}
+          {found.failure && items.length > 0 && <p class="fault" role="alert">{archive.state === "none" ? "The list" : "The archive"} is unavailable: {found.failure.message}</p>}
         </div>
       </Card>
       {dialog.value && <BulkDialog pool={pool} action={dialog.value} jobs={selected} onClose={() => { dialog.value = null; chosen.value = new Set(); }} />}

@@ -1,5 +1,6 @@
 // The question of the jobs page: it lives in the address, so that it can be sent to others and saved.
 import { archivePath, poolPath, type ArchivedJob, type LiveJob } from "../../api";
+import { pagePath } from "../../ui";
 
 export const STATES = ["pending", "reserved", "starting", "running", "evicting", "paused", "succeeded", "failed", "cancelled", "evicted", "timed-out"] as const;
 export const NOT_ENDED = ["pending", "reserved", "starting", "running", "evicting", "paused"] as const;
@@ -71,6 +72,9 @@ export function addressOf(question: Question): string {
   put("columns", question.columns.join(","), DEFAULT_COLUMNS.join(","));
   return found.toString();
 }
+
+/** URL of the list with such an address. */
+export const jobsPath = (pool: string, address: string): string => pagePath(pool, ["jobs"], new URLSearchParams(address));
 
 /** The same question to the archive. */
 export const archiveQuestion = (pool: string, question: Question, cursor: string | null, limit: number): string => archivePath(pool, `jobs?${asked(question, cursor, limit)}`);

@@ -12,7 +12,7 @@ import { loadNodeHistory } from "../../shared/telemetryHistory";
 import { leftText } from "./leftText";
 import { NodeAmounts } from "./NodeAmounts";
 import { NodeLabels, NodeText } from "./NodeText";
-import { Badge, Card, CopyButton, DataTable, EmptyState, JobLink, Loaded, Loading, Notice, RelativeTime, SegmentedControl, Summary, Tabs } from "../../ui";
+import { Badge, Card, CopyButton, DataTable, EmptyState, JobLink, Loaded, Loading, Notice, pagePath, RelativeTime, SegmentedControl, Summary, Tabs } from "../../ui";
 
 const EVENTS = 100;
 const ALLOCATIONS = 50;
@@ -80,7 +80,7 @@ function LeftBehind({ pool, node }: { pool: string; node: LiveNode }) {
 
 const NotRegistered = ({ pool, name }: { pool: string; name: string }) => (
   <EmptyState title={`Node “${name}” is not registered in ${pool}`}>
-    What it did while it was is in the other tabs, as far as the archive has it. <a href={`/${encodeURIComponent(pool)}`}>All nodes</a>
+    What it did while it was is in the other tabs, as far as the archive has it. <a href={pagePath(pool)}>All nodes</a>
   </EmptyState>
 );
 

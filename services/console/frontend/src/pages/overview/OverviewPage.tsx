@@ -3,7 +3,7 @@ import { lostText, projectName, usePageTitle } from "../../lib";
 import { PoolStatePending, unlistedPending, useLive } from "../../live";
 import { useChartWindow } from "../../shared/chartWindow";
 import { allocation, capacityOf, currentPoint, filled, loadOverview, usedLines } from "../../shared/poolUsage";
-import { Badge, Card, DataTable, EmptyState, JobLink, KeyFigure, Loaded, NodeLink, projectPath, RelativeTime, SeqLink } from "../../ui";
+import { Badge, Card, DataTable, EmptyState, JobLink, KeyFigure, Loaded, NodeLink, pagePath, projectPath, RelativeTime, SeqLink } from "../../ui";
 import { Chart } from "../../ui/Chart";
 import { concerns, RANGES, until, waitedText, type Concern } from "./overviewData";
 import "./overview.css";
@@ -33,7 +33,7 @@ export default function OverviewPage({ pool }: { pool: string }) {
       </div>
       <Now pool={pool} row={live.row.value} capacity={capacityOf(live.nodes.values())} overview={figures.value} current={current} busy={busy.value} />
       <Card title="Needs attention" aside={attention.value?.alarms === null ? <span class="soft">This console may not read alarms.</span> : undefined}>
-        {attention.failure && <p class="fault">Alarms and late starts are unknown: {attention.failure.detail || attention.failure.title}</p>}
+        {attention.failure && <p class="fault">Alarms and late starts are unknown: {attention.failure.message}</p>}
         <Concerns pool={pool} found={found} loading={!attention.value && !attention.failure} />
       </Card>
       {archive.state === "none" ? (
@@ -48,14 +48,13 @@ export default function OverviewPage({ pool }: { pool: string }) {
 }
 
 function Now({ pool, row, capacity, overview, current, busy }: { pool: string; row: { gpus: number; gpus_allocated: number; jobs_running: number; jobs_pending: number }; capacity: number; overview: Overview | null; current: OverviewPoint | null; busy: Utilisation | null }) {
-  const root = `/${encodeURIComponent(pool)}`;
   const used = overview ? allocation([...filled(overview), ...(current ? [current] : [])]) : null;
   const mean = busy?.busy.length ? Math.round(busy.busy.reduce((sum, value) => sum + value, 0) / busy.busy.length) : null;
   return (
     <dl class="figures overview-figures">
-      <KeyFigure name="GPUs allocated now" href={root} value={`${row.gpus_allocated}`} rest={`of ${capacity}`} title={`Of the healthy GPUs, also those of drained nodes${row.gpus > capacity ? `; ${row.gpus - capacity} more are quarantined, unhealthy or on a lost node` : ""}`} />
-      <KeyFigure name="Jobs running" href={`${root}/jobs?state=running`} value={`${row.jobs_running}`} />
-      <KeyFigure name="Jobs pending" href={`${root}/queue`} value={`${row.jobs_pending}`} />
+      <KeyFigure name="GPUs allocated now" href={pagePath(pool)} value={`${row.gpus_allocated}`} rest={`of ${capacity}`} title={`Of the healthy GPUs, also those of drained nodes${row.gpus > capacity ? `; ${row.gpus - capacity} more are quarantined, unhealthy or on a lost node` : ""}`} />
+      <KeyFigure name="Jobs running" href={pagePath(pool, ["jobs"], { state: "running" })} value={`${row.jobs_running}`} />
+      <KeyFigure name="Jobs pending" href={pagePath(pool, ["queue"])} value={`${row.jobs_pending}`} />
       <KeyFigure name="Allocation" value={used === null ? "–" : `${used} %`} title="Mean over the time range, of the healthy GPUs, also those of drained nodes" />
       <KeyFigure name="Utilisation" value={mean === null ? "–" : `${mean} %`} title={mean === null ? "No telemetry with utilisation was received" : "Mean over the time range, of the GPUs that were measured"} />
       <KeyFigure name="Waiting time" value={waitedText(overview?.pool.waited_mean_s ?? null)} rest={overview?.pool.waited_p95_s != null ? `95 %: ${waitedText(overview.pool.waited_p95_s)}` : ""} title="From submission to first start, of the jobs that started in the time range: mean, and what 95 % did not exceed" />

@@ -9,7 +9,7 @@ import { loadDraft, prefillSubmit, saveDraft } from "../../shared/draftStorage";
 import { fetchPlan } from "../../shared/planResponse";
 import { PlanResult } from "../../shared/PlanResult";
 import { YamlEditor } from "../../shared/YamlEditor";
-import { Button, Card } from "../../ui";
+import { Button, Card, pagePath } from "../../ui";
 
 /** A job that the policy accepts: of the first project that has no children, where there are projects. */
 function example(projects: Iterable<LiveProject>): string {
@@ -47,7 +47,7 @@ export function JobWhatIf({ pool }: { pool: string }) {
             disabled={empty}
             onClick={() => {
               prefillSubmit(pool, yaml.value);
-              route(`/${encodeURIComponent(pool)}/submit`);
+              route(pagePath(pool, ["submit"]));
             }}
           >
             Open in Submit

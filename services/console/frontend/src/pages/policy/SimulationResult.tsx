@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 
 import type { ChangedJob, Comparison } from "../../api";
-import { count, moment, sanitizeLine } from "../../lib";
+import { count, momentAt, sanitizeLine } from "../../lib";
 import { Badge, Card, DataTable, JobLink, ViewSwitch } from "../../ui";
 import { gpuHours, GROUP_FIELDS, groupRows, HEADS, hours, LABELS, shares, summary, totals, verdict, VERDICTS, type GroupField, type GroupRow, type Measure } from "./resultMeasures";
 
@@ -58,7 +58,7 @@ export function SimulationResult({ pool, result, report, outdated }: { pool: str
   );
 }
 
-const at = (micros: number): string => moment(new Date(micros / 1000).toISOString());
+const at = (micros: number): string => momentAt(micros / 1000);
 
 const figure = (measure: Measure, label: (typeof LABELS)[number]): string => {
   const value = measure.figures[label];

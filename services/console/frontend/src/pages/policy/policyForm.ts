@@ -19,7 +19,6 @@ interface PolicyFields {
 }
 
 export const ACTIONS = ["allocate", "consolidate", "reclaim", "preempt"] as const;
-export const NEW_PROJECT: ProjectFields = { name: "", parent: "", quota: "", limit: "", weight: "1", priority: "0", description: "" };
 
 const text = (value: unknown): string => (value === null || value === undefined ? "" : String(value));
 const UNLIMITED = "unlimited";

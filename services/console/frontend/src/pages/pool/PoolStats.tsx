@@ -1,5 +1,5 @@
 import type { PoolRow } from "../../api";
-import { KeyFigure } from "../../ui";
+import { KeyFigure, pagePath } from "../../ui";
 import type { Tally } from "./map/gpuFilter";
 
 /** Key figures of the pool. utilisation: percent; null: no telemetry. */
@@ -8,7 +8,7 @@ export function PoolStats({ row, tally, utilisation }: { row: PoolRow; tally: Ta
   return (
     <dl class="row figures">
       <KeyFigure name="Jobs running" value={row.jobs_running} />
-      <KeyFigure name="Jobs pending" value={row.jobs_pending} href={`/${encodeURIComponent(row.pool)}/queue`} />
+      <KeyFigure name="Jobs pending" value={row.jobs_pending} href={pagePath(row.pool, ["queue"])} />
       <KeyFigure name="Jobs evicting" value={row.jobs_evicting} tone={row.jobs_evicting ? "warn" : undefined} />
       {row.jobs_paused > 0 && <KeyFigure name="Jobs paused" value={row.jobs_paused} />}
       <KeyFigure name="GPUs allocated" value={tally.gpus - tally.states.free - tally.states.reserved - unusable} rest={`of ${tally.gpus.toLocaleString("en")}`} />

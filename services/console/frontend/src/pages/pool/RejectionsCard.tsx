@@ -1,4 +1,4 @@
-import { useFetch, type RejectionRow, type Rejections } from "../../api";
+import { poolPath, useFetch, type RejectionRow, type Rejections } from "../../api";
 import { count, now } from "../../lib";
 import { Badge, DataTable, RelativeTime, SeqLink, type Column } from "../../ui";
 
@@ -6,7 +6,7 @@ const REFRESH_SECONDS = 15;
 
 /** What was rejected and refused, by code and source; nothing is shown where nothing was. */
 export function RejectionsCard({ pool }: { pool: string }) {
-  const fetched = useFetch<Rejections>(`/api/pools/${encodeURIComponent(pool)}/rejections`, Math.floor(now.value / 1000 / REFRESH_SECONDS)).value;
+  const fetched = useFetch<Rejections>(poolPath(pool, "rejections"), Math.floor(now.value / 1000 / REFRESH_SECONDS)).value;
   const found = fetched.value;
   if (!found || (found.rows.length === 0 && found.alarms)) return null;
   const columns: Column<RejectionRow>[] = [

@@ -4,7 +4,7 @@ import { unlistedPending, type LivePool } from "../../live";
 import { useChartWindow } from "../../shared/chartWindow";
 import { ShareBar, ShareBarLegend } from "../../shared/ShareBar";
 import { amount, borrowings, evictionsText, kindQuotaText, lendersText, nameOf, projectSubtree, quotaText, RESOURCES, scaleOf, shareStatus } from "../../shared/shareText";
-import { Badge, Card, DataTable, DescriptionItem, Elapsed, JobLink, projectPath, StateBadge } from "../../ui";
+import { Badge, Card, DataTable, DescriptionItem, Elapsed, JobLink, pagePath, projectPath, StateBadge } from "../../ui";
 import { GpuReservations } from "./GpuReservations";
 import { ProjectBudgets } from "./ProjectBudgets";
 import { ProjectEvictions } from "./ProjectEvictions";
@@ -29,7 +29,7 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
   return (
     <div class="stack page">
       <nav class="crumbs" aria-label="Parent projects">
-        <a href={`/${encodeURIComponent(pool)}/projects`}>All projects</a>
+        <a href={pagePath(pool, ["projects"])}>All projects</a>
         {ancestors.map((name) => (
           <span key={name}>
             {" / "}
@@ -114,7 +114,7 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
         )}
         {unlistedPending(live) > 0 && (
           <p class="soft note">
-            Without pending jobs further back in the queue: <a href={`/${encodeURIComponent(pool)}/jobs?${new URLSearchParams({ project: row.project })}`}>all jobs of the project</a>
+            Without pending jobs further back in the queue: <a href={pagePath(pool, ["jobs"], { project: row.project })}>all jobs of the project</a>
           </p>
         )}
       </Card>

@@ -6,7 +6,7 @@ import { PoolStatePending, useLive, type LivePool } from "../../live";
 import { useChartWindow } from "../../shared/chartWindow";
 import { NearLimits } from "../../shared/NearLimits";
 import { borrowings, borrowingText, nameOf, shareStatus } from "../../shared/shareText";
-import { Card, EmptyState, projectPath } from "../../ui";
+import { Card, EmptyState, pagePath, projectPath } from "../../ui";
 import { BorrowingHistory } from "./BorrowingHistory";
 import { GpuReservations } from "./GpuReservations";
 import { ProjectDetails } from "./ProjectDetails";
@@ -29,7 +29,7 @@ export default function ProjectsPage({ pool }: { pool: string }) {
     if (row) return <ProjectDetails pool={pool} live={live} row={row} />;
     return (
       <EmptyState title={`Project “${query.project}” does not exist`}>
-        <a href={`/${encodeURIComponent(pool)}/projects`}>All projects</a>
+        <a href={pagePath(pool, ["projects"])}>All projects</a>
       </EmptyState>
     );
   }

@@ -2,7 +2,7 @@ import type { LiveProject } from "../../api";
 import { count } from "../../lib";
 import { ShareBar, ShareBarLegend } from "../../shared/ShareBar";
 import { mostRelevant, nameOf, scaleOf, shareStatus } from "../../shared/shareText";
-import { Badge, Card, projectPath } from "../../ui";
+import { Badge, Card, pagePath, projectPath } from "../../ui";
 
 const MOST = 16;
 
@@ -12,7 +12,7 @@ export function ProjectShares({ pool, projects }: { pool: string; projects: Read
   const shown = mostRelevant(rows, MOST);
   const whole = scaleOf(shown, "gpus");
   return (
-    <Card title="Shares" aside={<a href={`/${encodeURIComponent(pool)}/projects`}>All projects</a>}>
+    <Card title="Shares" aside={<a href={pagePath(pool, ["projects"])}>All projects</a>}>
       {rows.length === 0 ? (
         <p class="soft">No projects are defined: all jobs share one queue, ordered by priority.</p>
       ) : (

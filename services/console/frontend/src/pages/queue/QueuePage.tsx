@@ -6,7 +6,7 @@ import { PoolStatePending, unlistedPending, useLive, type LivePool } from "../..
 import { ActivePreemptions } from "../../shared/ActivePreemptions";
 import { preemptionGroups } from "../../shared/preemptionGroups";
 import { projectSubtree } from "../../shared/shareText";
-import { Button, Card, EmptyState, JobLink, ProjectSelect, SearchInput, Select, StateBadge, useShowMore } from "../../ui";
+import { Button, Card, EmptyState, JobLink, pagePath, ProjectSelect, SearchInput, Select, StateBadge, useShowMore } from "../../ui";
 import { PendingJobRow } from "./PendingJobRow";
 import { matchesFilter, NO_FILTER, pendingText, queueText, queueView, type QueueEntry, type QueueFilter } from "./pendingJobs";
 import { ProjectShares } from "./ProjectShares";
@@ -49,7 +49,7 @@ function Queue({ pool, live }: { pool: string; live: LivePool }) {
             {view.pending.length > 0 && <Filters live={live} filter={filter.value} onFilter={(next) => (filter.value = next)} />}
             {view.pending.length === 0 ? (
               <EmptyState title="No pending jobs">
-                Submitted jobs that cannot start immediately are listed here, with the reason. <a href={`/${encodeURIComponent(pool)}/submit`}>Submit a job</a>
+                Submitted jobs that cannot start immediately are listed here, with the reason. <a href={pagePath(pool, ["submit"])}>Submit a job</a>
               </EmptyState>
             ) : pending.length === 0 ? (
               <EmptyState title="No pending jobs match the filter">
@@ -60,7 +60,7 @@ function Queue({ pool, live }: { pool: string; live: LivePool }) {
             )}
             {more > 0 && (
               <p class="soft note">
-                The first {view.pending.length} are shown; {more.toLocaleString("en")} more: <a href={`/${encodeURIComponent(pool)}/jobs?state=pending`}>all pending jobs</a>
+                The first {view.pending.length} are shown; {more.toLocaleString("en")} more: <a href={pagePath(pool, ["jobs"], { state: "pending" })}>all pending jobs</a>
               </p>
             )}
           </Card>

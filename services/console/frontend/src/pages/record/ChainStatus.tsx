@@ -1,4 +1,4 @@
-import { useFetch, type Archive, type PoolItem } from "../../api";
+import { archivePath, useFetch, type Archive, type PoolItem } from "../../api";
 import { count, now } from "../../lib";
 import type { LivePool } from "../../live";
 import { DescriptionItem, RelativeTime, SeqLink } from "../../ui";
@@ -7,7 +7,7 @@ const REFRESH_SECONDS = 10;
 
 /** Status of the hash chain: head, archived and verified records, newest seal, orphans. */
 export function ChainStatus({ pool, live, archive }: { pool: string; live: LivePool; archive: Archive }) {
-  const refreshed = useFetch<PoolItem>(archive.state === "there" ? `/api/archive/pools/${encodeURIComponent(pool)}` : null, Math.floor(now.value / 1000 / REFRESH_SECONDS)).value;
+  const refreshed = useFetch<PoolItem>(archive.state === "there" ? archivePath(pool) : null, Math.floor(now.value / 1000 / REFRESH_SECONDS)).value;
   const archived = refreshed.value;
   const orphans = (live.row.value as unknown as { orphans?: number } | null)?.orphans ?? null;
   const since = archived ? Math.max(0, live.seq.value + 1 - archived.sealed) : 0;

@@ -1,5 +1,5 @@
 import { archivePath, poolPath, useFetch, type Archive, type Explained, type RawRecord } from "../../api";
-import { isDecision, moment, sanitizeLine, typeTitle } from "../../lib";
+import { isDecision, moment, momentAt, sanitizeLine, typeTitle } from "../../lib";
 import { ExplanationSections } from "../../shared/ExplanationSections";
 import { RecordVerification } from "../../shared/RecordVerification";
 import { Button, decisionPath, Dialog, jobPath, Loading } from "../../ui";
@@ -43,7 +43,7 @@ export function RecordDialog({ pool, seq, archive, head, goTo, showSnapshot, onC
       )}
       {explanation.value && <ExplanationSections pool={pool} sections={explanation.value.sections} />}
       {explanation.loading && !explanation.value && <Loading what="the explanation" />}
-      {explanation.failure && <p class="soft">The explanation is unavailable: {explanation.failure.detail || explanation.failure.title}</p>}
+      {explanation.failure && <p class="soft">The explanation is unavailable: {explanation.failure.message}</p>}
       {found && (
         <>
           <dl class="facts">
@@ -54,7 +54,7 @@ export function RecordDialog({ pool, seq, archive, head, goTo, showSnapshot, onC
             <dt>Previous hash</dt>
             <dd class="mono digest">{typeof prev === "string" ? prev : "–"}</dd>
             <dt>Offset</dt>
-            <dd>{found.offset}, appended {moment(new Date(found.appended_at / 1000).toISOString())}</dd>
+            <dd>{found.offset}, appended {momentAt(found.appended_at / 1000)}</dd>
             {found.actor && <><dt>Requested by</dt><dd>{found.actor} {header("ce_auth") === "none" && <span class="soft">(not verified)</span>}</dd></>}
             {signer && <><dt>Signed by</dt><dd class="mono digest">{signer}</dd></>}
             {vouched && <><dt>Vouched for as</dt><dd>{sanitizeLine(`${vouched.subject} of ${vouched.issuer}`)}</dd></>}
@@ -78,7 +78,7 @@ export function RecordDialog({ pool, seq, archive, head, goTo, showSnapshot, onC
         </>
       )}
       {!available && archive.state === "none" && <p class="soft">The raw record is in the archive, and none is configured. Use bailiff audit show {seq}.</p>}
-      {rawRecord.failure && <p class="soft">The raw record is unavailable: {rawRecord.failure.detail || rawRecord.failure.title}</p>}
+      {rawRecord.failure && <p class="soft">The raw record is unavailable: {rawRecord.failure.message}</p>}
     </Dialog>
   );
 }

@@ -65,7 +65,7 @@ export function RecordList({ pool, live, archive, filter, setFilter, openRecord 
         {archive.state === "there" && records.more && records.items.length > 0 && <Button onClick={() => { visible.value += INITIAL_ROWS; records.loadOlder(); }}>Older records</Button>}
         {archive.state === "there" && !records.more && <span class="soft">Beginning of the log.</span>}
         {archive.state === "none" && <span class="soft">Older and internal records are in the archive, and none is configured.</span>}
-        {records.failure && <span class="bad" role="alert">Older records are unavailable: {records.failure.detail || records.failure.title}</span>}
+        {records.failure && <span class="bad" role="alert">Older records are unavailable: {records.failure.message}</span>}
       </div>
     </Card>
   );

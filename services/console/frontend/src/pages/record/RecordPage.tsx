@@ -3,7 +3,7 @@ import { useLocation } from "preact-iso";
 import { useArchive } from "../../api";
 import { usePageTitle } from "../../lib";
 import { useLive } from "../../live";
-import { replayPath } from "../../ui";
+import { pagePath, replayPath } from "../../ui";
 import { ChainStatus } from "./ChainStatus";
 import { RecordDialog } from "./RecordDialog";
 import { RecordList } from "./RecordList";
@@ -31,7 +31,7 @@ export default function RecordPage({ pool }: { pool: string }) {
       <div class="row page-head">
         <h1>Record</h1>
         <span class="soft">
-          All facts and decisions of {pool}, in log order. <a href={`/${encodeURIComponent(pool)}/timeline`}>The timeline</a> shows the pool at any of them.
+          All facts and decisions of {pool}, in log order. <a href={pagePath(pool, ["timeline"])}>The timeline</a> shows the pool at any of them.
         </span>
       </div>
       <ChainStatus pool={pool} live={live} archive={archive} />

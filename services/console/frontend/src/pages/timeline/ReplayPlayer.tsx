@@ -136,7 +136,7 @@ export function ReplayPlayer({ pool, at, head, record, missing, step, goTo }: Pr
           </form>
         </div>
       </div>
-      {failure.value && <p class="bad" role="alert">{failure.value.detail || failure.value.title}</p>}
+      {failure.value && <p class="bad" role="alert">{failure.value.message}</p>}
       {at === null ? (
         <p class="soft record-summary">Shows the pool just after any record of the log, and which decision made it so.</p>
       ) : (

@@ -3,7 +3,7 @@ import { useLocation } from "preact-iso";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
 import { archivePath, get, useArchive, usePolling, type AllocationItem, type Eviction, type Page, type RecordDetails, type RecordItem } from "../../api";
-import { betweenOf, betweenQuery, count, duration, moment, now, rangeLength, rangeOptions, usePageTitle } from "../../lib";
+import { betweenOf, betweenQuery, count, duration, momentAt, now, rangeLength, rangeOptions, usePageTitle } from "../../lib";
 import { PoolStatePending, useLive, type LivePool } from "../../live";
 import { COLOURS, groupsOf, projectNames } from "../../shared/colourGroups";
 import { Card, DataTable, decisionPath, EmptyState, JobLink, Loaded, projectPath, SegmentedControl, Select, SignButton, TimeRangePicker } from "../../ui";
@@ -174,7 +174,6 @@ function Legend({ pool, timeline, colourOf }: { pool: string; timeline: PoolTime
 }
 
 function AsTable({ pool, timeline, span }: { pool: string; timeline: PoolTimeline; span: Span }) {
-  const time = (at: number): string => moment(new Date(at).toISOString()).replace(/\.\d+/, "");
   const arrows = timeline.arrows.filter((arrow) => inside(span)({ from: arrow.to.at, to: arrow.to.at })).sort((one, other) => other.to.at - one.to.at);
   const bars = timeline.bars.filter(inside(span)).sort((one, other) => other.from - one.from);
   return (
@@ -185,7 +184,7 @@ function AsTable({ pool, timeline, span }: { pool: string; timeline: PoolTimelin
         rowKey={(row) => row.key}
         columns={[
           { head: "Decision", cell: (row) => <a href={decisionPath(pool, row.eviction.decided_seq)}>#{row.eviction.decided_seq}</a> },
-          { head: "Time", cell: (row) => time(row.to.at) },
+          { head: "Time", cell: (row) => momentAt(row.to.at) },
           { head: "Preemptor", cell: (row) => <JobLink pool={pool} job={row.eviction.for_job!} /> },
           { head: "Victim", cell: (row) => <JobLink pool={pool} job={row.eviction.job} /> },
           { head: "Released after", right: true, cell: (row) => (row.eviction.until_released_s === null ? "–" : duration(row.eviction.until_released_s)) },
@@ -201,7 +200,7 @@ function AsTable({ pool, timeline, span }: { pool: string; timeline: PoolTimelin
           { head: "Kind", cell: (row) => row.allocation.kind },
           { head: "Node", cell: (row) => row.allocation.node },
           { head: "GPUs", cell: (row) => row.gpus },
-          { head: "From", cell: (row) => time(row.from) },
+          { head: "From", cell: (row) => momentAt(row.from) },
           { head: "For", right: true, cell: (row) => (row.open ? "until now" : duration((row.to - row.from) / 1000)) },
         ]}
       />

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { useRef } from "preact/hooks";
 
-import { capital, duration, moment, ticks, useElementWidth, zoneOffset } from "../../lib";
+import { capital, duration, momentAt, ticks, useElementWidth, zoneOffset } from "../../lib";
 import { decisionPath, jobPath } from "../../ui";
 import { moved, zoomed, type Arrow, type Bar, type NodeLanes, type PoolTimeline, type Span } from "./poolTimeline";
 
@@ -220,18 +220,16 @@ const cut = (text: string, width: number): string => {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 };
 
-const time = (at: number): string => moment(new Date(at).toISOString()).replace(/\.\d+/, "");
-
 function barLines({ allocation, gpus, from, to, open }: Bar): string[] {
   const { kind, node, task, attempt, project, priority_class, user } = allocation;
   return [
     `${capital(kind)}: ${gpus} of ${node}, task ${task}, attempt ${attempt}`,
     [project && `project ${project}`, priority_class && `class ${priority_class}`, user].filter(Boolean).join(", "),
-    open ? `since ${time(from)}` : `${time(from)}, for ${duration((to - from) / 1000)}`,
+    open ? `since ${momentAt(from)}` : `${momentAt(from)}, for ${duration((to - from) / 1000)}`,
   ];
 }
 
 function arrowLines({ eviction }: Arrow): string[] {
   const released = eviction.until_released_s === null ? "not released yet" : `released after ${duration(eviction.until_released_s)}`;
-  return [`Decision #${eviction.decided_seq}${eviction.action ? ` (${eviction.action})` : ""}, ${time(Date.parse(eviction.decided_at))}`, `${released}${eviction.until_resumed_s === null ? "" : `, resumed after ${duration(eviction.until_resumed_s)}`}`];
+  return [`Decision #${eviction.decided_seq}${eviction.action ? ` (${eviction.action})` : ""}, ${momentAt(Date.parse(eviction.decided_at))}`, `${released}${eviction.until_resumed_s === null ? "" : `, resumed after ${duration(eviction.until_resumed_s)}`}`];
 }

@@ -51,7 +51,7 @@ export function VerifierState({ pool, record }: { pool: string; record: RecordDe
           {[chainText(audited.value), proposalsText(audited.value), newestText(audited.value)].map((verdict) => verdict && <VerdictLine key={verdict.text} verdict={verdict} />)}
         </>
       ) : (
-        <p class={audited.failure ? "bad" : "soft"}>{audited.failure ? `Its checks could not be loaded: ${audited.failure.detail || audited.failure.title}` : "Loading its checks…"}</p>
+        <p class={audited.failure ? "bad" : "soft"}>{audited.failure ? `Its checks could not be loaded: ${audited.failure.message}` : "Loading its checks…"}</p>
       )}
       <p class="soft mono digest">{record.hash}</p>
       <p class="soft">

@@ -1,6 +1,6 @@
 // What the auditor, and this browser, have verified up to a record, in sentences.
 import type { Verification } from "../../api";
-import { count, moment } from "../../lib";
+import { count, momentAt } from "../../lib";
 import type { ReplayState } from "../../verify/replayVerifier";
 import type { Seal } from "../../verify/seals";
 
@@ -36,7 +36,7 @@ export function newestText({ proposal }: Verification): Verdict | null {
 
 /** Of the first seal over the record. holds: its signature does. isUnder: whether it was signed over the records that were read; null: not computed. */
 export function sealText({ seq, same }: Pick<ReplayState, "seq" | "same">, { size, sealed_at }: Pick<Seal, "size" | "sealed_at">, holds: boolean, isUnder: boolean | null): Verdict {
-  const seal = `the seal over the first ${count(size, "record")}, ${moment(new Date(sealed_at / 1000).toISOString())}`;
+  const seal = `the seal over the first ${count(size, "record")}, ${momentAt(sealed_at / 1000)}`;
   if (!holds) return { ok: false, text: `✗ The signature is not valid of ${seal}` };
   if (isUnder === null) return { ok: null, text: `The signature is valid of ${seal}. Whether #${seq} is among them was not computed: that takes all of them.` };
   return isUnder && same ? { ok: true, text: `✓ #${seq} is included in ${seal}, whose signature is valid` } : { ok: false, text: `✗ Other records than these were signed in ${seal}` };

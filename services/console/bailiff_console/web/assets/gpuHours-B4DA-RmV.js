@@ -1,1 +1,0 @@
-var e=e=>e>0&&e<.005?`< 0.01`:e.toLocaleString(`en`,{minimumFractionDigits:2,maximumFractionDigits:2}),t=(e,t)=>t>0?`${Math.round(100*e/t)} %`:`–`,n=(e,t,n)=>`/${encodeURIComponent(e)}/accounting?project=${encodeURIComponent(t)}&month=${n}`;export{t as n,n as r,e as t};
