@@ -84,5 +84,19 @@ export function numbers(text: string): number[] {
   return found;
 }
 
+/** The runs of adjacent numbers, each as its first and its last; ascending. */
+export function adjacent(numbers: readonly number[]): [number, number][] {
+  const found: [number, number][] = [];
+  for (const number of numbers.toSorted((one, other) => one - other)) {
+    const last = found.at(-1);
+    if (last && last[1] === number - 1) last[1] = number;
+    else found.push([number, number]);
+  }
+  return found;
+}
+
+/** A text of at most so many characters; of a longer one the beginning. */
+export const shortened = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
 /** GPU-hours of lost work in a readable unit. */
 export const lostText = (gpuHours: number): string => (gpuHours > 0 ? gpuTime(gpuHours * 3_600_000) : "none");

@@ -1,5 +1,6 @@
 export * from "./amounts";
 export * from "./ansiSpans";
+export * from "./cssValues";
 export * from "./decisionText";
 export * from "./download";
 export * from "./evictionTexts";

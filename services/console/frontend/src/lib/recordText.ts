@@ -1,6 +1,6 @@
 // Titles and one-line summaries of records, from their type and fields. The server provides the full sentences.
 import { exitText } from "./exitText";
-import { capital } from "./format";
+import { capital, shortened } from "./format";
 import { sanitizeLine } from "./sanitizeLine";
 
 /** `Job placed` for `JobPlaced` or `bailiff.audit.JobPlaced.v1`. */
@@ -24,8 +24,7 @@ export function summary(data: Record<string, unknown> | null): string {
     if (value === true) return [spaced(name)];
     return Array.isArray(value) && value.length ? [`${value.length} ${value.length === 1 ? name.replace(/s$/, "") : name}`] : [];
   });
-  const text = sanitizeLine(parts.join(", "));
-  return text.length > MAX_LENGTH ? `${text.slice(0, MAX_LENGTH - 1)}…` : text;
+  return shortened(sanitizeLine(parts.join(", ")), MAX_LENGTH);
 }
 
 const spaced = (name: string): string => name.replaceAll("_", " ");

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 
 import type { LiveNode } from "../api";
-import { themeVersion, useElementWidth } from "../lib";
+import { cssValues, themeVersion, useElementWidth } from "../lib";
 import { cellText, colourOf, deviceName } from "./gpuCellStyle";
 
 const CELL = 8;
@@ -25,8 +25,7 @@ export function GpuMiniMapCanvas({ nodes, label }: { nodes: LiveNode[]; label: s
     const scale = devicePixelRatio || 1;
     at.width = width.value * scale;
     at.height = rows * (CELL + 2) * scale;
-    const style = getComputedStyle(at);
-    const colour = (name: string): string => style.getPropertyValue(name).trim();
+    const colour = cssValues(at);
     const categories = Array.from({ length: 10 }, (_, number) => colour(`--cat-${number}`));
     const [line, unusable, surface] = [colour("--line-strong"), colour("--cell-unusable"), colour("--surface")];
     const draw = at.getContext("2d")!;

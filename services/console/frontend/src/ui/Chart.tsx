@@ -3,7 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
-import { momentOfChart, themeVersion, TIME_STEPS, timeZone } from "../lib";
+import { cssValues, momentOfChart, themeVersion, TIME_STEPS, timeZone } from "../lib";
 import "./chart.css";
 
 /** Between the ticks of an axis of values: no quarters of what is counted, such as 2.5 GPUs. */
@@ -121,8 +121,7 @@ export function columns(times: readonly number[], until: number, series: readonl
 }
 
 function options(element: HTMLElement, series: readonly Series[], most: number, onAt: (index: number | null) => void): uPlot.Options {
-  const style = getComputedStyle(element);
-  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  const colour = cssValues(element);
   const axis: uPlot.Axis = { stroke: colour("--ink-soft"), font: `12px ${colour("--font")}`, grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
   const stepped = uPlot.paths.stepped!({ align: 1 });
   const stacked = series.map((each, at) => (each.kind === "stacked" ? at + 1 : 0)).filter(Boolean);

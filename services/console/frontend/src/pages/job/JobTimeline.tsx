@@ -2,12 +2,13 @@ import { useComputed, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 
 import type { JobHistory, LiveJob } from "../../api";
-import { duration, few, momentAt, now, offsetText, ticks, times, timeZone, useElementWidth, zoneOffset } from "../../lib";
+import { duration, few, momentAt, now, offsetText, shortened, ticks, times, timeZone, useElementWidth, zoneOffset } from "../../lib";
 import { Button, Card, DataTable } from "../../ui";
 import { jobTimeline, type JobTimeline as Model, type Kind, type Lane } from "./timelineModel";
 
 const KIND_TEXTS: Record<Kind, string> = { pending: "pending", reserved: "reserved", running: "running", evicting: "evicting" };
 const LANE = 54;
+const LETTER = 7; // about, in pixels
 const MOST_LANES = 12;
 
 /** The job's queue times and attempts, as a chart or a table. */
@@ -56,7 +57,7 @@ function Picture({ model, onEviction }: { model: Model; onEviction: (seq: number
               <text class="tl-name" y={15}>
                 {lane.name}
                 <tspan class="tl-more" dx="8">
-                  {truncate(laneText(lane), width.value - 130)}
+                  {shortened(laneText(lane), Math.max(8, Math.floor((width.value - 130) / LETTER)))}
                 </tspan>
               </text>
               <line class="tl-base" x1={0} x2={width.value} y1={32} y2={32} />
@@ -121,16 +122,7 @@ function AsTable({ model }: { model: Model }) {
 
 const periodText = (from: number, to: number, open: boolean): string => `since ${momentAt(from)}${open ? "" : `, for ${duration((to - from) / 1000)}`}`;
 
-function laneText(lane: Lane): string {
-  const parts = [few(lane.nodes), lane.end];
-  return parts.filter(Boolean).join(" · ");
-}
-
-/** Truncates to the width; characters are about 7 px wide. */
-const truncate = (text: string, width: number): string => {
-  const most = Math.max(8, Math.floor(width / 7));
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
-};
+const laneText = (lane: Lane): string => [few(lane.nodes), lane.end].filter(Boolean).join(" · ");
 
 function timelineSummary(model: Model): string {
   const runs = model.lanes.flatMap((lane) => lane.segments.filter((part) => part.kind === "running"));

@@ -1,5 +1,6 @@
 // The jobs on a node's GPUs, each once.
 import type { LiveNode } from "../../api";
+import { adjacent } from "../../lib";
 import { jobOfTask } from "./map/gpuFilter";
 
 /** gpus: `0–3, 6`; reservedFor: the job that they are reserved for next. */
@@ -23,13 +24,5 @@ export function allocationsOn(node: LiveNode): NodeAllocation[] {
   return [...found].map(([job, { numbers, reservedFor }]) => ({ job, gpus: ranges(numbers), reservedFor }));
 }
 
-/** `0–3, 6` of ascending numbers. */
-export function ranges(numbers: readonly number[]): string {
-  const parts: [number, number][] = [];
-  for (const at of numbers) {
-    const last = parts.at(-1);
-    if (last && last[1] === at - 1) last[1] = at;
-    else parts.push([at, at]);
-  }
-  return parts.map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(", ");
-}
+/** `0–3, 6` */
+export const ranges = (numbers: readonly number[]): string => adjacent(numbers).map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(", ");

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { useRef } from "preact/hooks";
 
-import { capital, duration, momentAt, ticks, useElementWidth, zoneOffset } from "../../lib";
+import { capital, duration, momentAt, shortened, ticks, useElementWidth, zoneOffset } from "../../lib";
 import { decisionPath, jobPath } from "../../ui";
 import { moved, zoomed, type Arrow, type Bar, type NodeLanes, type PoolTimeline, type Span } from "./poolTimeline";
 
@@ -215,10 +215,7 @@ function curve({ from, to }: Arrow, x: (at: number) => number, y: (lane: number)
   return `M${fromX} ${fromY}C${fromX} ${fromY - bend} ${toX} ${toY - bend} ${toX} ${toY}`;
 }
 
-const cut = (text: string, width: number): string => {
-  const most = Math.max(1, Math.floor(width / LETTER));
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
-};
+const cut = (text: string, width: number): string => shortened(text, Math.max(1, Math.floor(width / LETTER)));
 
 function barLines({ allocation, gpus, from, to, open }: Bar): string[] {
   const { kind, node, task, attempt, project, priority_class, user } = allocation;

@@ -1,6 +1,6 @@
 // The pool's timeline: a lane for each GPU, the bars of the jobs on them, and the preemptions between them. Times in ms.
 import type { AllocationItem, Eviction } from "../../api";
-import { numbers } from "../../lib";
+import { adjacent, numbers } from "../../lib";
 
 /** A rectangle over adjacent lanes. slot of slots: its part of the lane, where jobs share a GPU. */
 interface Area {
@@ -88,29 +88,18 @@ function nodeLanes(nodes: readonly { node: string; gpus: number }[], allocations
 function barsOf(allocation: AllocationItem, first: number, now: number): Bar[] {
   const from = Date.parse(allocation.from_at);
   const open = allocation.to_at === null;
-  return runs(allocation.devices).map(([gpu, lanes]) => ({
+  return adjacent(allocation.devices).map(([gpu, last]) => ({
     key: `${allocation.kind} ${allocation.from_seq} ${allocation.job} ${allocation.attempt} ${allocation.task} ${gpu}`,
     allocation,
-    gpus: lanes === 1 ? `GPU ${gpu}` : `GPUs ${gpu}–${gpu + lanes - 1}`,
+    gpus: gpu === last ? `GPU ${gpu}` : `GPUs ${gpu}–${last}`,
     lane: first + gpu,
-    lanes,
+    lanes: last - gpu + 1,
     from,
     to: open ? Math.max(now, from) : Date.parse(allocation.to_at!),
     open,
     slot: 0,
     slots: 1,
   }));
-}
-
-/** Adjacent numbers: the first, and how many. */
-function runs(devices: readonly number[]): [number, number][] {
-  const found: [number, number][] = [];
-  for (const gpu of [...devices].sort((one, other) => one - other)) {
-    const last = found.at(-1);
-    if (last && last[0] + last[1] === gpu) last[1] += 1;
-    else found.push([gpu, 1]);
-  }
-  return found;
 }
 
 /** Puts the bars of jobs that share a GPU beside each other. */

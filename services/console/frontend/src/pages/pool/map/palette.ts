@@ -1,11 +1,11 @@
+import { cssValues } from "../../../lib";
 import { COLOURS } from "../../../shared/colourGroups";
 
 export type Palette = ReturnType<typeof paletteOf>;
 
 /** The colours of the stylesheet, for the canvas. */
 export function paletteOf(element: Element) {
-  const style = getComputedStyle(element);
-  const read = (name: string): string => style.getPropertyValue(name).trim();
+  const read = cssValues(element);
   const groups = Array.from({ length: COLOURS }, (_, at) => read(`--cat-${at}`));
   return {
     ground: read("--ground"),

@@ -1,0 +1,1 @@
+function e(e){let t=getComputedStyle(e);return e=>t.getPropertyValue(e).trim()}export{e as t};
