@@ -4,7 +4,8 @@ import { useState } from "preact/hooks";
 import { poolPath, useFetch, type JobPage, type LiveJob, type LiveNode } from "../api";
 import { count } from "../lib";
 import { useLive } from "../live";
-import { Field, Options } from "../ui";
+import { classOption, highestFirst } from "../shared/priorityClasses";
+import { Dropdown, Field, Options } from "../ui";
 import { JOB_ACTIONS, type JobAction } from "./allowedActions";
 import { deadline, MODES, type Mode } from "./drainModes";
 import { RequestDialog } from "./RequestDialog";
@@ -64,9 +65,7 @@ function useScaleForm(pool: string, job: LiveJob): Form {
     <>
       {groups.length > 1 && (
         <Field label="Task group" hint="After the job has started, only its last group can be scaled.">
-          <select class="input" value={group} onChange={(event) => (choose(Number(event.currentTarget.value)), setTyped(null))}>
-            <Options of={groups.map((each, at) => [String(at), `Group ${at}, ${count(each.count, "task")}`])} />
-          </select>
+          <Dropdown value={String(group)} options={groups.map((each, at): [string, string] => [String(at), `Group ${at}, ${count(each.count, "task")}`])} onChange={(next) => (choose(Number(next)), setTyped(null))} />
         </Field>
       )}
       <div class="pair">
@@ -92,12 +91,10 @@ function useScaleForm(pool: string, job: LiveJob): Form {
 function useClassForm(pool: string, job: LiveJob): Form {
   const live = useLive(pool);
   const [chosen, choose] = useState("");
-  const others = live.classes.value.filter((row) => row.priority_class !== job.priority_class).sort((one, other) => other.value - one.value);
+  const others = highestFirst(live.classes.value).filter((row) => row.priority_class !== job.priority_class);
   const fields = (
     <Field label="Priority class" hint="A higher class is first in the queue, and may preempt lower ones where the policy allows it.">
-      <select class="input" value={chosen} onChange={(event) => choose(event.currentTarget.value)}>
-        <Options of={[["", `${job.priority_class} (${job.priority}), current`], ...others.map((row): [string, string] => [row.priority_class, `${row.priority_class} (${row.value}${row.preemptible ? "" : ", not preemptible"})`])]} />
-      </select>
+      <Dropdown value={chosen} options={[["", `${job.priority_class} (${job.priority}), current`], ...others.map(classOption)]} onChange={choose} />
     </Field>
   );
   return { fields, request: chosen ? { priority_class: chosen } : null };

@@ -10,7 +10,7 @@ interface Line {
 }
 
 /** Records, newest first; the records of one eviction are a line that opens. jobs: with the job of each. */
-export function EventTable({ pool, caption, items, jobs = false }: { pool: string; caption: string; items: readonly EventItem[]; jobs?: boolean }) {
+export function EventTable({ pool, caption, empty, items, jobs = false }: { pool: string; caption: string; empty: string; items: readonly EventItem[]; jobs?: boolean }) {
   const open = useSignal<ReadonlySet<string>>(new Set());
   const toggle = (key: string): void => {
     const next = new Set(open.peek());
@@ -23,6 +23,7 @@ export function EventTable({ pool, caption, items, jobs = false }: { pool: strin
     <div class="events">
       <DataTable
         caption={caption}
+        empty={empty}
         rows={lines}
         rowKey={({ item, inside }) => `${inside} ${item.row.key}`}
         columns={[

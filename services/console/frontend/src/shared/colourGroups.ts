@@ -1,5 +1,6 @@
 // Assigns a colour, pattern and letter to each project or priority class.
 import type { ClassRow, LiveJob, LiveProject } from "../api";
+import { highestFirst } from "./priorityClasses";
 
 export const COLOURS = 10;
 const PATTERNS = 4;
@@ -59,7 +60,7 @@ function commonStart(names: readonly string[]): number {
 
 /** Priority classes, highest first. */
 export function classNames(classes: readonly ClassRow[], jobs: Iterable<LiveJob>): string[] {
-  const known = [...classes].sort((a, b) => b.value - a.value || (a.priority_class < b.priority_class ? -1 : 1)).map((row) => row.priority_class);
+  const known = highestFirst(classes).map((row) => row.priority_class);
   const more = new Set([...jobs].map((job) => job.priority_class));
   for (const name of known) more.delete(name);
   return [...known, ...[...more].sort()];

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 
 import { momentAt } from "../lib";
 import { livePoolOf } from "../live";
-import { Badge, Button, Dialog, JobLink, NodeLink } from "../ui";
+import { Badge, Button, CheckBox, Dialog, JobLink, NodeLink } from "../ui";
 import { notices, notifying, setNotifying, unread, watchNotices } from "./notices";
 
 const WORDS = { bad: "!", warn: "!", good: "✓" } as const;
@@ -57,9 +57,9 @@ export function Bell({ pool }: { pool: string }) {
 function NotifyChoice() {
   if (typeof Notification === "undefined") return <p class="soft">This browser has no notifications.</p>;
   return (
-    <label class="check">
-      <input type="checkbox" checked={notifying.value} onChange={(event) => void setNotifying(event.currentTarget.checked)} /> Notify me in this browser when a job of mine is preempted
+    <CheckBox checked={notifying.value} onChange={(on) => void setNotifying(on)}>
+      Notify me in this browser when a job of mine is preempted
       {Notification.permission === "denied" && <span class="soft"> (the browser forbids it for this site)</span>}
-    </label>
+    </CheckBox>
   );
 }

@@ -23,8 +23,22 @@ export interface Column<T> {
 
 const kindOf = ({ right, narrow, line }: Column<never>): string | undefined => [right && "right", narrow && "narrow", line && "line"].filter(Boolean).join(" ") || undefined;
 
-/** A table; long ones show their first rows and a button for more. Where it does not fit, each row is a block of labelled values. caption: for screen readers. */
-export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: string; columns: Column<T>[]; rows: T[]; rowKey: (row: T) => string | number }) {
+interface Props<T> {
+  /** For screen readers. */
+  caption: string;
+  columns: Column<T>[];
+  rows: T[];
+  rowKey: (row: T) => string | number;
+  /** Said instead of a table without rows. */
+  empty?: string;
+}
+
+/** A table; long ones show their first rows and a button for more. Where it does not fit, each row is a block of labelled values. */
+export function DataTable<T>({ empty, ...table }: Props<T>) {
+  return empty && !table.rows.length ? <p class="soft">{empty}</p> : <Rows {...table} />;
+}
+
+function Rows<T>({ caption, columns, rows, rowKey }: Props<T>) {
   const [shown, more] = useShowMore(rows, INITIAL_ROWS, STEP);
   const box = useRef<HTMLDivElement>(null);
   const width = useElementWidth(box).value;

@@ -1,5 +1,12 @@
 import type { ComponentChildren } from "preact";
 
+/** A check box with its label beside it. */
+export const CheckBox = ({ checked, onChange, children }: { checked: boolean; onChange: (checked: boolean) => void; children: ComponentChildren }) => (
+  <label class="check">
+    <input type="checkbox" checked={checked} onChange={(event) => onChange(event.currentTarget.checked)} /> {children}
+  </label>
+);
+
 type Choice = string | readonly [string, string];
 
 /** The options of a select: values, or pairs of value and text. */
@@ -12,17 +19,26 @@ export function Options({ of }: { of: readonly Choice[] }) {
   ));
 }
 
-/** A choice whose label is for screen readers only. */
-export function Select<T extends string>({ label, value, options, onChange }: { label: string; value: T; options: readonly (T | readonly [T, string])[]; onChange: (value: T) => void }) {
-  return (
-    <label>
-      <span class="visually-hidden">{label}</span>
-      <select class="input" value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
-        <Options of={options} />
-      </select>
-    </label>
-  );
+interface DropdownProps<T extends string> extends Pick<preact.JSX.IntrinsicElements["select"], "id" | "disabled" | "aria-label" | "aria-describedby" | "aria-invalid"> {
+  value: T;
+  options: readonly (T | readonly [T, string])[];
+  onChange: (value: T) => void;
 }
+
+/** A choice, for a field that has its label. */
+export const Dropdown = <T extends string>({ value, options, onChange, ...more }: DropdownProps<T>) => (
+  <select {...more} class="input" value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
+    <Options of={options} />
+  </select>
+);
+
+/** A choice whose label is for screen readers only. */
+export const Select = <T extends string>({ label, ...choice }: DropdownProps<T> & { label: string }) => (
+  <label>
+    <span class="visually-hidden">{label}</span>
+    <Dropdown {...choice} />
+  </label>
+);
 
 /** An input with its label above it, and below it what is wrong, else a hint. */
 export function Field({ label, hint, fault, children }: { label: string; hint?: ComponentChildren; fault?: string | null; children: ComponentChildren }) {
@@ -34,6 +50,14 @@ export function Field({ label, hint, fault, children }: { label: string; hint?: 
     </label>
   );
 }
+
+/** An input of a filter, with its label above it. */
+export const FilterField = ({ label, children }: { label: string; children: ComponentChildren }) => (
+  <label class="stack filter-field">
+    <span>{label}</span>
+    {children}
+  </label>
+);
 
 /** A search field that is named by its placeholder. */
 export function SearchInput({ label, value, onInput }: { label: string; value: string; onInput: (text: string) => void }) {

@@ -22,24 +22,21 @@ export function VictimCandidates({ pool, response }: { pool: string; response: D
       title="Victim candidates"
       aside={<Select label="Show" value={only.value} options={[["", `All ${rows.length}`], ...VERDICTS.map((each): [Verdict, string] => [each, `${NAMES[each]}: ${found[each]}`])]} onChange={(next) => (only.value = next)} />}
     >
-      {rows.length === 0 ? (
-        <p class="soft">No job had resources allocated that were relevant.</p>
-      ) : (
-        <DataTable
-          caption="Victim candidates, the chosen ones first"
-          rows={shown}
-          rowKey={(row) => `${row.action}/${row.job}/${row.tasks}`}
-          columns={[
-            { head: "Job", cell: (row) => <><JobLink pool={pool} job={row.job} />{row.tasks && <span class="soft"> tasks {row.tasks}</span>}</> },
-            { head: "Verdict", cell: (row) => <VerdictBadge row={row} /> },
-            { head: "Class", cell: (row) => `${row.class_name} ${row.priority}` },
-            { head: "Project", cell: (row) => row.project },
-            { head: "GPUs", right: true, cell: (row) => row.gpu_milli / 1000 },
-            { head: "Work lost and restart", right: true, cell: lostBy },
-            ...(several ? [{ head: "Action", cell: (row: Candidate) => row.action }] : []),
-          ]}
-        />
-      )}
+      <DataTable
+        caption="Victim candidates, the chosen ones first"
+        empty={rows.length ? "" : "No job had resources allocated that were relevant."}
+        rows={shown}
+        rowKey={(row) => `${row.action}/${row.job}/${row.tasks}`}
+        columns={[
+          { head: "Job", cell: (row) => <><JobLink pool={pool} job={row.job} />{row.tasks && <span class="soft"> tasks {row.tasks}</span>}</> },
+          { head: "Verdict", cell: (row) => <VerdictBadge row={row} /> },
+          { head: "Class", cell: (row) => `${row.class_name} ${row.priority}` },
+          { head: "Project", cell: (row) => row.project },
+          { head: "GPUs", right: true, cell: (row) => row.gpu_milli / 1000 },
+          { head: "Work lost and restart", right: true, cell: lostBy },
+          ...(several ? [{ head: "Action", cell: (row: Candidate) => row.action }] : []),
+        ]}
+      />
     </Card>
   );
 }

@@ -38,11 +38,7 @@ export function JobEvents({ pool, job, live, page, lines, evictions }: Props) {
   };
   return (
     <Card title="Events">
-      {rows.length ? (
-        <EventTable pool={pool} caption={`Events of ${job}, newest first`} items={items.slice(0, shown.value)} />
-      ) : (
-        <p class="soft">No events since this page was opened. Earlier events are in the archive, which is unavailable.</p>
-      )}
+      <EventTable pool={pool} caption={`Events of ${job}, newest first`} items={items.slice(0, shown.value)} empty="No events since this page was opened. Earlier events are in the archive, which is unavailable." />
       {(next || items.length > shown.value) && (
         <div class="more">
           {items.length > shown.value ? (

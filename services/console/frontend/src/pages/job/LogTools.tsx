@@ -1,7 +1,7 @@
 import type { Signal } from "@preact/signals";
 
 import { download } from "../../lib";
-import { Button, SearchInput } from "../../ui";
+import { Button, CheckBox, SearchInput } from "../../ui";
 import type { LogLine } from "./logLines";
 
 /** Search, wrap and download of a job's log. lines: those that are kept, for the file. */
@@ -9,9 +9,9 @@ export function LogTools({ search, wrap, name, lines }: { search: Signal<string>
   return (
     <>
       <SearchInput label="Search the log" value={search.value} onInput={(text) => (search.value = text)} />
-      <label class="log-wrap">
-        <input type="checkbox" checked={wrap.value} onChange={(event) => (wrap.value = event.currentTarget.checked)} /> Wrap
-      </label>
+      <CheckBox checked={wrap.value} onChange={(on) => (wrap.value = on)}>
+        Wrap
+      </CheckBox>
       <Button onClick={() => download(`${name}.log`, logText(lines()))}>Download</Button>
     </>
   );

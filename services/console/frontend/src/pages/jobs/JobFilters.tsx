@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 
 import { zoneName } from "../../lib";
 import { currentUser, type LivePool } from "../../live";
-import { Button, MomentInput, Options } from "../../ui";
+import { Button, CheckBox, Dropdown, FilterField, MomentInput } from "../../ui";
 import { addressOf, COLUMNS, DEFAULT, jobsPath, loadViews, NOT_ENDED, saveViews, SORTS, STATES, withView, type Question } from "./jobsQuery";
 
 interface Props {
@@ -12,7 +12,13 @@ interface Props {
   ask: (question: Question) => void;
 }
 
-const SORT_NAMES = { submitted: "Submitted", ended: "Ended", gpus: "GPUs", job: "Name" } as const;
+/** How the list is sorted, with the words for the first of each order: descending, ascending. */
+const SORT_NAMES = { submitted: ["Submitted", "newest", "oldest"], ended: ["Ended", "newest", "oldest"], gpus: ["GPUs", "most", "fewest"], job: ["Name", "Z to A", "A to Z"] } as const;
+const ORDERS = SORTS.flatMap((sort) => (["desc", "asc"] as const).map((order, at): [string, string] => [`${sort} ${order}`, `${SORT_NAMES[sort][0]}, ${SORT_NAMES[sort][1 + at]}`]));
+const orderOf = (option: string): Pick<Question, "sort" | "order"> => {
+  const [sort, order] = option.split(" ") as [Question["sort"], Question["order"]];
+  return { sort, order };
+};
 
 /** The filters, the order and the columns of the list, and the saved views. */
 export function JobFilters({ pool, live, question, ask }: Props) {
@@ -24,26 +30,19 @@ export function JobFilters({ pool, live, question, ask }: Props) {
     ["Failed", { ...DEFAULT, states: ["failed"] }],
   ];
   const text = (name: "name" | "user" | "node", label: string) => (
-    <label class="stack filter-field">
-      <span>{label}</span>
+    <FilterField label={label}>
       <input class="input" type="search" value={question[name]} maxLength={256} onInput={(event) => set({ [name]: event.currentTarget.value })} />
-    </label>
+    </FilterField>
   );
   const choice = (name: "project" | "priorityClass", label: string, values: string[]) => (
-    <label class="stack filter-field">
-      <span>{label}</span>
-      <select class="input" value={question[name]} onChange={(event) => set({ [name]: event.currentTarget.value })}>
-        <Options of={[["", "any"], ...new Set([...values, ...(question[name] ? [question[name]] : [])])]} />
-      </select>
-    </label>
+    <FilterField label={label}>
+      <Dropdown value={question[name]} options={[["", "any"], ...new Set([...values, ...(question[name] ? [question[name]] : [])])]} onChange={(next) => set({ [name]: next })} />
+    </FilterField>
   );
   const when = (name: "from" | "to", label: string) => (
-    <label class="stack filter-field">
-      <span>
-        {label} ({zoneName()})
-      </span>
+    <FilterField label={`${label} (${zoneName()})`}>
       <MomentInput value={question[name]} onChange={(iso) => set({ [name]: iso })} />
-    </label>
+    </FilterField>
   );
   return (
     <>
@@ -65,12 +64,9 @@ export function JobFilters({ pool, live, question, ask }: Props) {
         {text("node", "Node")}
         {when("from", "Submitted from")}
         {when("to", "Submitted until")}
-        <label class="stack filter-field">
-          <span>Order</span>
-          <select class="input" value={`${question.sort} ${question.order}`} onChange={(event) => { const [sort, order] = event.currentTarget.value.split(" ") as [Question["sort"], Question["order"]]; set({ sort, order }); }}>
-            {SORTS.flatMap((sort) => (["desc", "asc"] as const).map((order) => <option key={`${sort}${order}`} value={`${sort} ${order}`}>{SORT_NAMES[sort]}, {sort === "job" ? (order === "asc" ? "A to Z" : "Z to A") : sort === "gpus" ? (order === "asc" ? "fewest" : "most") : order === "asc" ? "oldest" : "newest"}</option>))}
-          </select>
-        </label>
+        <FilterField label="Order">
+          <Dropdown value={`${question.sort} ${question.order}`} options={ORDERS} onChange={(next) => ask({ ...question, ...orderOf(next) })} />
+        </FilterField>
       </form>
       <div class="row job-choices">
         <Choices legend="States" all={STATES} chosen={question.states} choose={(states) => set({ states })} />
@@ -96,9 +92,9 @@ function Choices<T extends string>({ legend, all, chosen, choose }: { legend: st
       <fieldset>
         <legend class="visually-hidden">{legend}</legend>
         {all.map((each) => (
-          <label key={each} class="check">
-            <input type="checkbox" checked={chosen.includes(each)} onChange={(event) => choose(event.currentTarget.checked ? [...chosen, each] : chosen.filter((other) => other !== each))} /> {each}
-          </label>
+          <CheckBox key={each} checked={chosen.includes(each)} onChange={(on) => choose(on ? [...chosen, each] : chosen.filter((other) => other !== each))}>
+            {each}
+          </CheckBox>
         ))}
       </fieldset>
     </details>

@@ -147,9 +147,10 @@ function Ran({ pool, name, state }: OfPast) {
   return (
     <Card title="What ran here">
       <Loaded of={ran} what="what ran here">
-        {({ items }) => items.length ? (
+        {({ items }) => (
           <DataTable
             caption={`Allocations on ${name}, newest first`}
+            empty="Nothing, as far as the archive has it."
             rows={items}
             rowKey={(row) => `${row.from_seq} ${row.job} ${row.task} ${row.kind}`}
             columns={[
@@ -163,8 +164,6 @@ function Ran({ pool, name, state }: OfPast) {
               { head: "For", right: true, cell: (row) => (row.to_at ? duration((Date.parse(row.to_at) - Date.parse(row.from_at)) / 1000) : "until now") },
             ]}
           />
-        ) : (
-          <p class="soft">Nothing, as far as the archive has it.</p>
         )}
       </Loaded>
     </Card>
@@ -178,15 +177,14 @@ function NodeEvents({ pool, name, state }: OfPast) {
   return (
     <Card title="Events">
       <Loaded of={events} what="the records">
-        {({ items }) => items.length ? (
+        {({ items }) => (
           <EventTable
             pool={pool}
+            empty="None."
             caption={`Records about ${name}, newest first`}
             items={groupByEviction(items.map((row) => ({ key: String(row.seq), seq: row.seq, time: row.time, job: row.job, event: typeTitle(row.event ?? row.type), text: row.message ? sanitizeLine(row.message) : summary(row.data) })), evictions)}
             jobs
           />
-        ) : (
-          <p class="soft">None.</p>
         )}
       </Loaded>
     </Card>

@@ -113,25 +113,22 @@ function History({ pool, overview, busy, current }: { pool: string; overview: Ov
         </Card>
       </div>
       <Card title="By project">
-        {rows.length ? (
-          <DataTable
-            caption="Figures by project in the time range"
-            rows={rows}
-            rowKey={(row) => row.project}
-            columns={[
-              { head: "Project", cell: (row) => (row.project ? <a href={projectPath(pool, row.project)}>{projectName(row.project)}</a> : projectName(row.project)) },
-              { head: "Submitted", right: true, cell: (row) => row.submitted },
-              { head: "Started", right: true, cell: (row) => row.started },
-              { head: "Ended", right: true, cell: (row) => row.ended },
-              { head: "Waited, mean", right: true, cell: (row) => waitedText(row.waited_mean_s) },
-              { head: "Waited, 95\u00a0%", right: true, cell: (row) => waitedText(row.waited_p95_s) },
-              { head: "Preempted", right: true, cell: (row) => row.preempted },
-              { head: "Work lost", right: true, cell: (row) => lostText(row.lost_gpu_hours) },
-            ]}
-          />
-        ) : (
-          <p class="soft">No job was submitted, started, ended or evicted in this time range.</p>
-        )}
+        <DataTable
+          caption="Figures by project in the time range"
+          empty="No job was submitted, started, ended or evicted in this time range."
+          rows={rows}
+          rowKey={(row) => row.project}
+          columns={[
+            { head: "Project", cell: (row) => (row.project ? <a href={projectPath(pool, row.project)}>{projectName(row.project)}</a> : projectName(row.project)) },
+            { head: "Submitted", right: true, cell: (row) => row.submitted },
+            { head: "Started", right: true, cell: (row) => row.started },
+            { head: "Ended", right: true, cell: (row) => row.ended },
+            { head: "Waited, mean", right: true, cell: (row) => waitedText(row.waited_mean_s) },
+            { head: "Waited, 95\u00a0%", right: true, cell: (row) => waitedText(row.waited_p95_s) },
+            { head: "Preempted", right: true, cell: (row) => row.preempted },
+            { head: "Work lost", right: true, cell: (row) => lostText(row.lost_gpu_hours) },
+          ]}
+        />
       </Card>
     </>
   );

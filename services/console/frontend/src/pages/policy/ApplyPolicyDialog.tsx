@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 
 import { RequestDialog } from "../../actions/RequestDialog";
+import { CheckBox } from "../../ui";
 
 /** Applies the policy: the request of `bailiff policy apply`, with its preview. revision: that it was made from. */
 export function ApplyPolicyDialog({ pool, yaml, revision, onClose, onAccepted }: { pool: string; yaml: string; revision: number; onClose: () => void; onAccepted: () => void }) {
@@ -8,12 +9,12 @@ export function ApplyPolicyDialog({ pool, yaml, revision, onClose, onAccepted }:
   const [losePermissions, setLosePermissions] = useState(false);
   return (
     <RequestDialog pool={pool} title="Apply the policy" action="Apply" danger reason request={{ kind: "policy", yaml, expected_revision: revision, enforce, lose_permissions: losePermissions }} onClose={onClose} onAccepted={onAccepted}>
-      <label class="check">
-        <input type="checkbox" checked={enforce} onChange={(event) => setEnforce(event.currentTarget.checked)} /> Evict running jobs that the policy would not admit (enforce)
-      </label>
-      <label class="check">
-        <input type="checkbox" checked={losePermissions} onChange={(event) => setLosePermissions(event.currentTarget.checked)} /> Apply it even if I lose permissions
-      </label>
+      <CheckBox checked={enforce} onChange={setEnforce}>
+        Evict running jobs that the policy would not admit (enforce)
+      </CheckBox>
+      <CheckBox checked={losePermissions} onChange={setLosePermissions}>
+        Apply it even if I lose permissions
+      </CheckBox>
     </RequestDialog>
   );
 }

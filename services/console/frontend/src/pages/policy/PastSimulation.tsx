@@ -3,7 +3,7 @@ import { useEffect, useMemo } from "preact/hooks";
 
 import { zoneName } from "../../lib";
 import { useLive } from "../../live";
-import { Button, Card, ErrorMessage, Field, Options } from "../../ui";
+import { Button, Card, Dropdown, ErrorMessage, Field } from "../../ui";
 import { SEGMENT_CHOICES, segmentBounds, type SegmentChoice } from "./logSegment";
 import { SimulationResult } from "./SimulationResult";
 import { WhatIfRun, type Phase } from "./whatIfRun";
@@ -27,9 +27,7 @@ export function PastSimulation({ pool, yaml, disabledReason }: { pool: string; y
           </p>
           <div class="row simulation-controls">
             <Field label="Segment of the log">
-              <select class="input" value={segment.value} disabled={busy} onChange={(event) => (segment.value = event.currentTarget.value as SegmentChoice)}>
-                <Options of={SEGMENT_CHOICES} />
-              </select>
+              <Dropdown value={segment.value} options={SEGMENT_CHOICES} disabled={busy} onChange={(next) => (segment.value = next)} />
             </Field>
             {segment.value === "custom" && (
               <>

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 
-import { Button, DataTable, Field, Options, SignButton } from "../../ui";
+import { Button, CheckBox, DataTable, Dropdown, Field, SignButton } from "../../ui";
 import { ACTIONS, fieldsOf, withAction, withNewProject, withoutProject, withProject, withSetting, type ProjectFields } from "./policyForm";
 
 /** Field, head, width in characters, what stands for nothing. */
@@ -17,16 +17,14 @@ export function PolicyForm({ yaml, write }: { yaml: string; write: (yaml: string
       <fieldset class="row policy-settings">
         <legend class="label">Actions</legend>
         {ACTIONS.map((action) => (
-          <label key={action} class="check">
-            <input type="checkbox" checked={fields.actions[action]} onChange={(event) => write(withAction(yaml, action, event.currentTarget.checked))} /> {action}
-          </label>
+          <CheckBox key={action} checked={fields.actions[action]!} onChange={(on) => write(withAction(yaml, action, on))}>
+            {action}
+          </CheckBox>
         ))}
       </fieldset>
       <div class="row policy-settings">
         <Field label="Preemption scope">
-          <select class="input" value={fields.scope} onChange={(event) => write(withSetting(yaml, "preemption", "scope", event.currentTarget.value))}>
-            <Options of={[["", "own project, where there are projects"], ["pool", "whole pool"], ["project", "own project"]]} />
-          </select>
+          <Dropdown value={fields.scope} options={[["", "own project, where there are projects"], ["pool", "whole pool"], ["project", "own project"]]} onChange={(next) => write(withSetting(yaml, "preemption", "scope", next))} />
         </Field>
         <Field label="Grace period">
           <input class="input" value={fields.grace} onInput={(event) => write(withSetting(yaml, "eviction", "grace", event.currentTarget.value))} />

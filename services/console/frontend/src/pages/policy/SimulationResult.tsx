@@ -158,23 +158,20 @@ function ChangedJobs({ pool, title, rows, neverStarted = [], none = "None." }: {
   const two = ([before, after]: [number, number], show: (value: number) => string) => (show(before) === show(after) ? show(after) : `${show(before)} → ${show(after)}`);
   return (
     <Card title={title}>
-      {rows.length ? (
-        <DataTable
-          caption={`${title}: simulated → other policy`}
-          rows={rows}
-          rowKey={(row) => row.job}
-          columns={[
-            { head: "Job", cell: (row) => <><JobLink pool={pool} job={row.job} /> <span class="soft">{row.class}{row.project && `, ${row.project}`}</span></> },
-            { head: "GPUs", right: true, cell: (row) => row.gpus },
-            { head: "Time lost", right: true, cell: (row) => `${row.time_lost_hours > 0 ? "+" : ""}${hours(row.time_lost_hours)}` },
-            { head: "Wait time", cell: (row) => (neverStarted.includes(row.job) ? `${hours(row.waited_hours[0])} → not started` : two(row.waited_hours, hours)) },
-            { head: "Evictions", cell: (row) => two(row.evictions, String) },
-            { head: "GPU-h lost", cell: (row) => two(row.gpu_hours_lost, gpuHours) },
-          ]}
-        />
-      ) : (
-        <p class="soft">{none}</p>
-      )}
+      <DataTable
+        caption={`${title}: simulated → other policy`}
+        empty={none}
+        rows={rows}
+        rowKey={(row) => row.job}
+        columns={[
+          { head: "Job", cell: (row) => <><JobLink pool={pool} job={row.job} /> <span class="soft">{row.class}{row.project && `, ${row.project}`}</span></> },
+          { head: "GPUs", right: true, cell: (row) => row.gpus },
+          { head: "Time lost", right: true, cell: (row) => `${row.time_lost_hours > 0 ? "+" : ""}${hours(row.time_lost_hours)}` },
+          { head: "Wait time", cell: (row) => (neverStarted.includes(row.job) ? `${hours(row.waited_hours[0])} → not started` : two(row.waited_hours, hours)) },
+          { head: "Evictions", cell: (row) => two(row.evictions, String) },
+          { head: "GPU-h lost", cell: (row) => two(row.gpu_hours_lost, gpuHours) },
+        ]}
+      />
     </Card>
   );
 }

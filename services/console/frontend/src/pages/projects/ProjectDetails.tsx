@@ -93,25 +93,22 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
       <GpuReservations pool={pool} path={[row.project, ...ancestors]} />
       {subtree.size > 1 && <ProjectTree pool={pool} projects={projects} root={row.project} title="Child projects" />}
       <Card title="Jobs" aside={<span class="soft number">{ownJobs.length}</span>}>
-        {ownJobs.length === 0 ? (
-          <p class="soft">No running or pending jobs.</p>
-        ) : (
-          <DataTable
-            caption="Jobs of the project"
-            rows={ownJobs}
-            rowKey={(job) => job.job}
-            columns={[
-              { head: "Job", cell: (job) => <span class="table-job"><JobLink pool={pool} job={job.job} /></span> },
-              { head: "State", cell: (job) => <StateBadge state={job.state} /> },
-              { head: "Class", cell: (job) => job.priority_class },
-              ...(subtree.size > 1 ? [{ head: "Project", cell: (job: (typeof ownJobs)[number]) => job.project }] : []),
-              { head: "GPUs", right: true, cell: (job) => <span class="nowrap">{allocatedText(job)}</span> },
-              { head: "Nodes", cell: (job) => few(job.nodes) || "–" },
-              { head: "Duration", right: true, cell: (job) => (job.pending_since ?? job.started_at ? <Elapsed at={(job.pending_since ?? job.started_at)!} /> : "–") },
-              { head: "Evictions", right: true, cell: (job) => (job.evictions ? `${job.evictions} ×` : "–") },
-            ]}
-          />
-        )}
+        <DataTable
+          caption="Jobs of the project"
+          empty="No running or pending jobs."
+          rows={ownJobs}
+          rowKey={(job) => job.job}
+          columns={[
+            { head: "Job", cell: (job) => <span class="table-job"><JobLink pool={pool} job={job.job} /></span> },
+            { head: "State", cell: (job) => <StateBadge state={job.state} /> },
+            { head: "Class", cell: (job) => job.priority_class },
+            ...(subtree.size > 1 ? [{ head: "Project", cell: (job: (typeof ownJobs)[number]) => job.project }] : []),
+            { head: "GPUs", right: true, cell: (job) => <span class="nowrap">{allocatedText(job)}</span> },
+            { head: "Nodes", cell: (job) => few(job.nodes) || "–" },
+            { head: "Duration", right: true, cell: (job) => (job.pending_since ?? job.started_at ? <Elapsed at={(job.pending_since ?? job.started_at)!} /> : "–") },
+            { head: "Evictions", right: true, cell: (job) => (job.evictions ? `${job.evictions} ×` : "–") },
+          ]}
+        />
         {unlistedPending(live) > 0 && (
           <p class="soft note">
             Without pending jobs further back in the queue: <a href={pagePath(pool, ["jobs"], { project: row.project })}>all jobs of the project</a>

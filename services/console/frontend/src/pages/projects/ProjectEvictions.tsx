@@ -14,11 +14,10 @@ export function ProjectEvictions({ pool, projects, newest }: { pool: string; pro
   return (
     <Card title="Evicted jobs" aside={loaded.value?.next ? <span class="soft">the newest {SHOWN}</span> : undefined}>
       <Loaded of={loaded} what="evictions" retry={() => (retryCount.value += 1)}>
-        {({ items }) => items.length === 0 ? (
-          <p class="soft">No evictions.</p>
-        ) : (
+        {({ items }) => (
           <DataTable
             caption="Evictions, newest first"
+            empty="No evictions."
             rows={items}
             rowKey={(row) => `${row.decided_seq} ${row.job}`}
             columns={[

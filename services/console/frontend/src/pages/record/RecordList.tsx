@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import type { Archive, EventLine, RecordItem } from "../../api";
 import { count, moment, sanitizeLine, typeTitle } from "../../lib";
 import type { LivePool } from "../../live";
-import { Button, Card, EmptyState, JobLink, Loading, RelativeTime } from "../../ui";
+import { Button, Card, EmptyState, FilterField, JobLink, Loading, RelativeTime } from "../../ui";
 import { archiveQuery, matches, mergeRows, namesNode, NO_FILTER, type Filter } from "./recordRows";
 import { useRecords } from "./useRecords";
 
@@ -29,10 +29,9 @@ export function RecordList({ pool, live, archive, filter, setFilter, openRecord 
   const kinds = [...new Set(rows.map((row) => row.event))].sort();
   const isFiltering = Object.values(filter).some(Boolean);
   const field = (name: keyof Filter, label: string, list?: string) => (
-    <label class="stack filter-field">
-      <span>{label}</span>
+    <FilterField label={label}>
       <input class="input" type="search" value={filter[name]} list={list} onInput={(event) => setFilter({ ...filter, [name]: event.currentTarget.value })} />
-    </label>
+    </FilterField>
   );
   const aside = <Button onClick={() => (frozen.value = frozen.value ? null : { lines: live.events.peek(), items: records.items })}>{frozen.value ? "Resume" : "Pause"}</Button>;
   return (

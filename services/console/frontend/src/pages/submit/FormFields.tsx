@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 
 import type { ErrorDetail } from "../../api";
-import { Button, Options, SignButton } from "../../ui";
+import { Button, Dropdown, SignButton } from "../../ui";
 import type { JobFields, Pair, PairField, TextField } from "./jobFields";
 
 /** Props of every part of the form: the fields, their errors, and a setter. */
@@ -63,11 +63,7 @@ export function SelectInput({ of, name, options, ...shown }: Shown & { of: FormP
   const all = options.some(([each]) => each === value) ? options : [...options, [value, value] as [string, string]];
   return (
     <FieldRow {...shown} errors={of.errors.get(name)}>
-      {(ids) => (
-        <select {...ids} class="input" value={value} onChange={(event) => of.set({ [name]: event.currentTarget.value })}>
-          <Options of={all} />
-        </select>
-      )}
+      {(ids) => <Dropdown {...ids} value={value} options={all} onChange={(next) => of.set({ [name]: next })} />}
     </FieldRow>
   );
 }

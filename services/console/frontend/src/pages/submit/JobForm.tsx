@@ -2,7 +2,8 @@ import { useState } from "preact/hooks";
 
 import { permissionError } from "../../actions/allowedActions";
 import { currentUser, useLive } from "../../live";
-import { Options } from "../../ui";
+import { classOption, highestFirst } from "../../shared/priorityClasses";
+import { CheckBox, Dropdown } from "../../ui";
 import { FieldRow, FoldedFields, PairsInput, SelectInput, TextInput, type FormProps } from "./FormFields";
 import { gpuKind, TOPOLOGY, type GpuKind } from "./jobFields";
 
@@ -39,9 +40,9 @@ function Command({ of }: { of: FormProps }) {
       wide
       errors={of.errors.get("command")}
       hint={
-        <label class="check">
-          <input type="checkbox" checked={argv} onChange={(event) => of.set({ argv: event.currentTarget.checked })} /> Without a shell: program and arguments, one per line
-        </label>
+        <CheckBox checked={argv} onChange={(on) => of.set({ argv: on })}>
+          Without a shell: program and arguments, one per line
+        </CheckBox>
       }
     >
       {(ids) => (
@@ -63,10 +64,9 @@ function Project({ pool, of }: { pool: string; of: FormProps }) {
 
 function Class({ pool, of }: { pool: string; of: FormProps }) {
   const live = useLive(pool);
-  const rows = [...live.classes.value].sort((one, other) => other.value - one.value);
+  const rows = highestFirst(live.classes.value);
   const usual = rows.find((row) => row.is_default);
-  const options = rows.map((row): [string, string] => [row.priority_class, `${row.priority_class} (${row.value}${row.preemptible ? "" : ", not preemptible"})`]);
-  return <SelectInput of={of} name="class" label="Priority class" options={[["", usual ? `${usual.priority_class}, the default` : "the default"], ...options]} hint="A higher class is scheduled first and may preempt lower ones." />;
+  return <SelectInput of={of} name="class" label="Priority class" options={[["", usual ? `${usual.priority_class}, the default` : "the default"], ...rows.map(classOption)]} hint="A higher class is scheduled first and may preempt lower ones." />;
 }
 
 const KINDS: [GpuKind, string][] = [
@@ -93,9 +93,7 @@ function Gpus({ pool, of }: { pool: string; of: FormProps }) {
       <FieldRow label="GPUs per task" errors={of.errors.get(name)} hint={row && `${row.gpus_free} of ${row.gpus} GPUs free now.`}>
         {(ids) => (
           <div class="joined">
-            <select class="input" aria-label="Kind of GPU request" value={kind} onChange={(event) => become(event.currentTarget.value as GpuKind)}>
-              <Options of={KINDS} />
-            </select>
+            <Dropdown aria-label="Kind of GPU request" value={kind} options={KINDS} onChange={become} />
             <input {...ids} class="input" value={of.fields[name]} placeholder={EXAMPLES[kind]} inputMode="decimal" autocomplete="off" onInput={(event) => of.set({ [name]: event.currentTarget.value })} />
           </div>
         )}

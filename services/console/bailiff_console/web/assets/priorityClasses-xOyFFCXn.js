@@ -1,0 +1,1 @@
+var e=e=>e.toSorted((e,t)=>t.value-e.value||(e.priority_class<t.priority_class?-1:1)),t=e=>[e.priority_class,`${e.priority_class} (${e.value}${e.preemptible?``:`, not preemptible`})`];export{e as n,t};
