@@ -1,7 +1,6 @@
 import type { CitedSentence, ExplainedSection } from "../api";
 import { sanitizeLine, timeZone } from "../lib";
 import { SeqLink } from "../ui";
-import "../ui/sections.css";
 
 /** The sections of an explanation; each sentence links to its records. */
 export function ExplanationSections({ pool, sections }: { pool: string; sections: ExplainedSection[] }) {

@@ -2,7 +2,6 @@ import type { LiveNode } from "../api";
 import { cellText, cellTitle, colourOf, deviceName, jobSigns, signOf } from "./gpuCellStyle";
 import { GpuMiniMapCanvas } from "./GpuMiniMapCanvas";
 import "./minimap.css";
-import "../ui/sections.css";
 
 const MAX_DETAILED_NODES = 96;
 const NONE: readonly LiveNode[] = [];

@@ -48,7 +48,7 @@ function Outcome({ pool, plan, answer }: { pool: string; plan: JobPlan; answer: 
         <div key={at}>
           <p>{text}</p>
           {items.length > 0 && (
-            <ul class="alternatives">
+            <ul class="stack alternatives">
               {items.map((item) => (
                 <li key={item}>{item}</li>
               ))}

@@ -1,7 +1,6 @@
 import type { LiveProject } from "../api";
 import { barText, type Resource } from "./shareText";
 import "./sharebar.css";
-import "../ui/sections.css";
 
 /** Usage bar with quota (box), fair share (mark) and limit (bracket). scale: the full width. */
 export function ShareBar({ row, resource, scale }: { row: LiveProject; resource: Resource; scale: number }) {

@@ -13,7 +13,7 @@ export function Dialog({ title, onClose, footer, children }: { title: string; on
         <h2>{title}</h2>
         <SignButton quiet sign="✕" label="Close" onClick={() => dialog.current?.close()} />
       </header>
-      <div class="body">{children}</div>
+      <div class="stack body">{children}</div>
       <footer>{footer}</footer>
     </dialog>
   );

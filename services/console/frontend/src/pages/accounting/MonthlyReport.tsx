@@ -5,7 +5,6 @@ import { Chart } from "../../ui/Chart";
 import { hours, percent, reportPath } from "../../shared/gpuHours";
 import { accountingPath, chartLines, chartOf, named, neighbour, type Key, type Month } from "./accountingData";
 import { AccountingTable } from "./AccountingTable";
-import "../../ui/sections.css";
 
 const JOBS = "25";
 const PARTS: readonly [Key, string][] = [

@@ -39,7 +39,7 @@ export function EvictionCard({ pool, job, eviction, live, ended, last, urgent, r
         {preempted && <ReceiptButton pool={pool} decision={eviction.decided_seq} job={job} />}
         {preempted ? <a href={decisionPath(pool, eviction.decided_seq)}>Decision #{eviction.decided_seq}</a> : <SeqLink pool={pool} seq={eviction.decided_seq} />}
       </header>
-      <div class="body">
+      <div class="stack body">
         <dl class="key-facts">
           <DescriptionItem name="Preempted by">
             {answers.forJob ? (

@@ -98,7 +98,7 @@ export function JobFacts({ pool, live, whole, details }: Props & { pool: string 
         {whole?.waited_s !== null && whole?.waited_s !== undefined && <><dt>Time to first start</dt><dd>{duration(whole.waited_s)}</dd></>}
         {details && claimRows(details).length > 0 && <><dt>Claims</dt><dd>{claimRows(details).map(([said, holds]) => <div key={said}>{said} <span class="soft">{holds}</span></div>)}</dd></>}
         {labels.length > 0 && <><dt>Labels</dt><dd>{labels.map(([name, value]) => <div key={name} class="mono">{sanitizeLine(`${name}=${value}`)}</div>)}</dd></>}
-        {digest && <><dt>Spec</dt><dd><span class="mono digest" title={digest}>{digest.slice(0, 16)}…</span> <CopyButton text={digest} what="the digest" /> <span class="soft">salted SHA-256; the log does not contain the command</span></dd></>}
+        {digest && <><dt>Spec</dt><dd><span class="mono cut" title={digest}>{digest.slice(0, 16)}…</span> <CopyButton text={digest} what="the digest" /> <span class="soft">salted SHA-256; the log does not contain the command</span></dd></>}
         {details && details.attachments.length > 0 && <><dt>Attached</dt><dd>{details.attachments.slice(-ATTACHMENTS).map((each) => <Attached key={each.seq} pool={pool} of={each} />)}</dd></>}
         {details && details.victims.length > 0 && <><dt>Preempting</dt><dd>{details.victims.join(", ")}</dd></>}
       </dl>

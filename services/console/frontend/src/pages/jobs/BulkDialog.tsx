@@ -77,7 +77,7 @@ export function BulkDialog({ pool, action, jobs, onClose }: { pool: string; acti
       }
     >
       {phase.value === "previewing" && <Loading what={`the effects, ${entries.value.filter((entry) => entry.preview || entry.denied).length} of ${jobs.length}`} />}
-      <ul class="stack bulk" aria-live="polite">
+      <ul class="stack cut" aria-live="polite">
         {entries.value.map((entry) => (
           <li key={entry.job}>
             <strong>{entry.job}</strong> <Result entry={entry} />

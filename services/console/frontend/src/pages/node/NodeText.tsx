@@ -16,5 +16,5 @@ export function NodeText({ node }: { node: LiveNode }) {
 /** The labels of the node, by name. */
 export function NodeLabels({ node }: { node: LiveNode }) {
   const labels = Object.entries(node.labels).sort(([a], [b]) => (a < b ? -1 : 1));
-  return labels.length > 0 && <dl class="facts labels">{labels.flatMap(([name, value]) => [<dt key={`${name} `}>{name}</dt>, <dd key={name}>{value}</dd>])}</dl>;
+  return labels.length > 0 && <dl class="facts">{labels.flatMap(([name, value]) => [<dt key={`${name} `}>{name}</dt>, <dd key={name}>{value}</dd>])}</dl>;
 }

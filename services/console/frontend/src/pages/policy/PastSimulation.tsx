@@ -64,7 +64,7 @@ export function PastSimulation({ pool, yaml, disabledReason }: { pool: string; y
 function Progress({ phase, done, of }: { phase: Phase; done: number; of: number }) {
   const part = of ? Math.min(1, done / of) : null;
   return (
-    <div class="progress">
+    <div class="row progress">
       <progress max={1} {...(part === null ? {} : { value: part })} aria-label="Simulation progress" />
       <span class="soft number" role="status">
         {phase === "reading" ? "Reading the log" : "Simulating"}

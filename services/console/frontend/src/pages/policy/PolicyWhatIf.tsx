@@ -13,7 +13,6 @@ import { PastSimulation } from "./PastSimulation";
 import { PolicyDiff } from "./PolicyDiff";
 import { PolicyForm } from "./PolicyForm";
 import "../../shared/submit.css";
-import "../../ui/sections.css";
 import "./policy.css";
 import "./whatif.css";
 

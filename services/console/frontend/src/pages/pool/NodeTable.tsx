@@ -19,7 +19,7 @@ export function NodeTable({ pool, nodes, jobs }: Props) {
     {
       head: "Jobs",
       cell: (node) => (
-        <ul class="table-allocations">
+        <ul class="cut">
           {allocationsOn(node).map((allocation) => (
             <li key={allocation.job}>
               <span class="number soft">GPU {allocation.gpus}</span> <JobLink pool={pool} job={allocation.job} />

@@ -38,7 +38,7 @@ export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePo
         ))}
       </nav>
       <div class="row page-head">
-        <h1 class="cut">{nameOf(row)}</h1>
+        <h1>{nameOf(row)}</h1>
         <Badge tone={tone}>{word}</Badge>
         {row.description && <span class="soft cut">{row.description}</span>}
       </div>

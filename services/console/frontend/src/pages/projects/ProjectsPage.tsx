@@ -87,7 +87,7 @@ function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
         {borrows.length === 0 ? (
           <p class="soft">Every project is within its quota.</p>
         ) : (
-          <ul class="stack borrowings">
+          <ul class="stack cut">
             {borrows.slice(0, BORROWERS_SHOWN).map((each) => (
               <li key={each.borrower.project}>
                 <a href={projectPath(pool, each.borrower.project)}>{nameOf(each.borrower)}</a> {borrowingText(each)}

@@ -15,7 +15,7 @@ export function PendingJobRow({ pool, job, position }: { pool: string; job: Live
       <span class="position number">{position ?? "·"}</span>
       <div class="pending-main">
         <div class="row pending-head">
-          <strong class="job-name">
+          <strong class="cut">
             <JobLink pool={pool} job={job.job} />
           </strong>
           <span class="soft">

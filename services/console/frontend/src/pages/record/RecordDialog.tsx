@@ -50,13 +50,13 @@ export function RecordDialog({ pool, seq, archive, head, goTo, showSnapshot, onC
             <dt>Time</dt>
             <dd>{moment(found.time)}</dd>
             <dt>Hash</dt>
-            <dd class="mono digest">{found.hash}</dd>
+            <dd class="mono cut">{found.hash}</dd>
             <dt>Previous hash</dt>
-            <dd class="mono digest">{typeof prev === "string" ? prev : "–"}</dd>
+            <dd class="mono cut">{typeof prev === "string" ? prev : "–"}</dd>
             <dt>Offset</dt>
             <dd>{found.offset}, appended {momentAt(found.appended_at / 1000)}</dd>
             {found.actor && <><dt>Requested by</dt><dd>{found.actor} {header("ce_auth") === "none" && <span class="soft">(not verified)</span>}</dd></>}
-            {signer && <><dt>Signed by</dt><dd class="mono digest">{signer}</dd></>}
+            {signer && <><dt>Signed by</dt><dd class="mono cut">{signer}</dd></>}
             {vouched && <><dt>Vouched for as</dt><dd>{sanitizeLine(`${vouched.subject} of ${vouched.issuer}`)}</dd></>}
           </dl>
           <h3>Body</h3>
@@ -68,7 +68,7 @@ export function RecordDialog({ pool, seq, archive, head, goTo, showSnapshot, onC
                 {found.headers.map(([name, value], at) => (
                   <tr key={at}>
                     <th scope="row">{name}</th>
-                    <td class="mono digest">{typeof value === "string" ? value : JSON.stringify(value)}</td>
+                    <td class="mono cut">{typeof value === "string" ? value : JSON.stringify(value)}</td>
                   </tr>
                 ))}
               </tbody>

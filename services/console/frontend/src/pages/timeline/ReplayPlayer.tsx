@@ -189,7 +189,7 @@ function SnapshotView({ pool, snapshot, before, isStale }: { pool: string; snaps
       )}
       <h3 class="gap">Queue</h3>
       {queue.length ? (
-        <ol class="stack queue-snapshot">
+        <ol class="stack cut queue-snapshot">
           {queue.slice(0, MOST_QUEUED).map((job) => (
             <li key={job.job}>
               <JobLink pool={pool} job={job.job} /> <span class="soft">{job.priority_class}, {gpusText(job)}{job.pending_reason && <>. <bdi title={sanitizeLine(job.pending_reason)}>{brief(job.pending_reason)}</bdi></>}</span>

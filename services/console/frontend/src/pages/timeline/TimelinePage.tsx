@@ -12,7 +12,6 @@ import { moved, poolTimeline, recorded, zoomed, type PoolTimeline, type Span } f
 import { ReplayPlayer, stepFrom, type Step } from "./ReplayPlayer";
 import { TimelinePicture } from "./TimelinePicture";
 import "./timeline.css";
-import "../../ui/sections.css";
 
 const RANGES = rangeOptions("10m", "1h", "6h", "24h");
 const NODES_AT_ONCE = 32;

@@ -53,7 +53,7 @@ export function VerifierState({ pool, record }: { pool: string; record: RecordDe
       ) : (
         <p class={audited.failure ? "bad" : "soft"}>{audited.failure ? `Its checks could not be loaded: ${audited.failure.message}` : "Loading its checks…"}</p>
       )}
-      <p class="soft mono digest">{record.hash}</p>
+      <p class="soft mono cut">{record.hash}</p>
       <p class="soft">
         <a href={recordPath(pool, record.seq)}>Record, and proof of its inclusion</a>. To compute its decision again: <code>bailiff audit replay</code>
       </p>
