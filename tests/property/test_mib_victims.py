@@ -6,7 +6,7 @@ from itertools import combinations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.kits.builders import GIB, Sketch, group, requested_unit
 from tests.kits.examples import examples
@@ -182,6 +182,7 @@ def check_moves(seed: int) -> None:
 
 
 @examples(150)
+@example(seed=3757)  # what it gains depends on the device that it gets
 @given(seed=st.integers(0, 1 << 32))
 def test_a_relocated_victim_keeps_using_its_part_of_the_limit(seed: int) -> None:
     check_moves(seed)

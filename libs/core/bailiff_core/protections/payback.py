@@ -99,8 +99,9 @@ def gained_gpu_ms(state: PoolState, action: Action, preemptor: Job) -> int | Non
 
 
 def _gpu_milli(state: PoolState, unit: Unit) -> int:
+    """What the unit wins on any device that it accepts: of a request in bytes, its part of the largest one."""
     started = [Task(index, 0, 0, "running") for index in unit.indices]
-    return int(of_unit(unit, current_usage(state).smallest).gpu_milli) + cpus_as_gpu_milli(state, unit.job, started)
+    return int(of_unit(unit, current_usage(state).largest).gpu_milli) + cpus_as_gpu_milli(state, unit.job, started)
 
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
