@@ -6,7 +6,7 @@ from typing import Any
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.evictions import ActiveEviction, active_evictions, evictions_of
 from bailiff_core.model.grace import term_after
-from bailiff_core.model.snapshots import driver_of, restored_by, saved_by
+from bailiff_core.model.snapshots import driver_of, restored_by, saved_by, work_lost
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.records import facts
 from bailiff_core.victims.batch import compute_proposals
@@ -107,14 +107,14 @@ class Agents:
 
     def _continued(self, job: Job, task: Task) -> Iterator[InputFact]:
         """The task runs: from its snapshot, or from its own last checkpoint."""
-        at, kept, lost = self._task_fields(job, task), job.snapshot, 0
-        if kept is not None and task.not_restored:
-            lost = kept.work_gpu_ms
+        at, found, lost = self._task_fields(job, task), restored_by(job, task), 0
+        if job.snapshot is not None and task.not_restored:
+            lost = work_lost(job)
             self._progress_by_job[job.id].lose_snapshot()
         yield facts.TaskStarted(**at, not_restored=task.not_restored, lost_gpu_ms=lost), REPORTS
-        saved = restored_by(job, task)
-        if kept is not None and saved is not None:
-            yield facts.TaskRestored(**at, from_attempt=kept.attempt, driver=saved.driver, bytes=saved.bytes), REPORTS
+        if found is not None:
+            attempt, saved = found
+            yield facts.TaskRestored(**at, from_attempt=attempt, driver=saved.driver, bytes=saved.bytes), REPORTS
 
     def schedule_reports(self, job: Job, work: JobProgress) -> None:
         """Schedules the outcome's reports for the attempt that starts to run now."""

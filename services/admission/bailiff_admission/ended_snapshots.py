@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from bailiff_bus.messages.commands import RemoveSnapshots, TaskSnapshot
 from bailiff_core.model.evictions import evictions_of
+from bailiff_core.model.snapshots import is_parked, on_disk
 from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.records import Record
 from bailiff_core.records.decisions import JobEnded, JobRequeued, SnapshotExpired
@@ -35,7 +36,7 @@ class EndedSnapshots:
         """Take over what the state has."""
         names = {node.machine_id: node.name for node in state.nodes.values()}
         for job in state.jobs.values():
-            if job.id not in self._stored and (found := [(names[at], kept) for at, kept in _newest(job) if at in names]):
+            if job.id not in self._stored and (found := [(names[at], kept) for at, kept in _needed(job) if at in names]):
                 self._stored[job.id] = found
 
     def observe(self, state: PoolState, record: Record) -> Iterator[RemoveSnapshots]:
@@ -47,30 +48,28 @@ class EndedSnapshots:
                 job, sha256 = stored.job, stored.sha256
                 kept = TaskSnapshot(job=job, attempt=stored.attempt, task=stored.task, sha256=sha256)
                 self._stored.setdefault(job, []).append((stored.node, kept))
-                yield from self._replaced(state, job)
-            case SnapshotStageReached(job=job) | JobRequeued(job=job):
-                yield from self._replaced(state, job)
-            case TaskStarted(not_restored="") | ParkedTaskStageReached():
-                pass
-            case JobEnded(job=job) | SnapshotExpired(job=job) | TaskStarted(job=job) | TaskRestoreFailed(job=job):
-                for name, kept in self._stored.pop(job, ()):
-                    self._due.setdefault(name, []).append(kept)
-                    yield from self._commands(state, name)
+                yield from self._unneeded(state, job)
+            case JobRequeued(job=job) | JobEnded(job=job) | SnapshotExpired(job=job):
+                yield from self._unneeded(state, job)
+            case SnapshotStageReached(job=job) | TaskStarted(job=job) | TaskRestoreFailed(job=job):
+                yield from self._unneeded(state, job)
             case NodeJoined():
                 for name in [*self._due]:
                     yield from self._commands(state, name)
 
-    def _replaced(self, state: PoolState, job: str) -> Iterator[RemoveSnapshots]:
-        """Those that the job's newest has replaced, or that were stored in vain because others of its gang were not."""
-        found = state.jobs.get(job)
-        if found is None or found.snapshot is None or found.saving_seq is not None or evictions_of(found):
+    def _unneeded(self, state: PoolState, job: str) -> Iterator[RemoveSnapshots]:
+        """Those from which the job does not continue, once none is being saved: also of a gang that was not saved whole."""
+        found, stored = state.jobs.get(job), self._stored.get(job)
+        if found is None or stored is None or found.saving_seq is not None or evictions_of(found):
             return
-        newest = {part.sha256 for part in found.snapshot.tasks}
-        replaced = [each for each in self._stored.get(job, ()) if each[1].sha256 not in newest]
-        for each in replaced:
-            self._stored[job].remove(each)
-            self._due.setdefault(each[0], []).append(each[1])
-        for name in dict.fromkeys(name for name, _ in replaced):
+        needed = {part.sha256 for _, part in _needed(found)}
+        self._stored[job] = [each for each in stored if each[1].sha256 in needed]
+        if not self._stored[job]:
+            del self._stored[job]
+        unneeded = [each for each in stored if each[1].sha256 not in needed]
+        for name, part in unneeded:
+            self._due.setdefault(name, []).append(part)
+        for name in dict.fromkeys(name for name, _ in unneeded):
             yield from self._commands(state, name)
 
     def _commands(self, state: PoolState, name: str) -> Iterator[RemoveSnapshots]:
@@ -88,12 +87,11 @@ class EndedSnapshots:
             )
 
 
-def _newest(job: Job) -> Iterator[tuple[str, TaskSnapshot]]:
-    """The parts of its newest, each with the machine that has stored it."""
-    if job.snapshot is not None:
-        for part in job.snapshot.tasks:
-            kept = TaskSnapshot(job=job.id, attempt=job.snapshot.attempt, task=part.task, sha256=part.sha256)
-            yield part.machine_id, kept
+def _needed(job: Job) -> Iterator[tuple[str, TaskSnapshot]]:
+    """The parts of its newest, and of the one on disk, each with the machine that has stored it."""
+    for kept in filter(None, (job.snapshot, on_disk(job) if is_parked(job) else None)):
+        for part in kept.tasks:
+            yield part.machine_id, TaskSnapshot(job=job.id, attempt=kept.attempt, task=part.task, sha256=part.sha256)
 
 
 def _one_that_sees(state: PoolState, node: Node) -> Node | None:

@@ -13,7 +13,7 @@ from bailiff_core.model.grace import grace_of
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.snapshots import checkpointing, restored_by
-from bailiff_core.model.state import Job, Node, PoolState, Task
+from bailiff_core.model.state import Job, Node, PoolState, StoredSnapshot, Task
 from bailiff_log.start_encryption import encrypt_start
 from bailiff_service.clock_and_ids import ClockAndIds
 
@@ -116,7 +116,7 @@ def for_node_alone(state: PoolState, command: StartTask) -> StartTask | Encrypte
 
 
 def _task_at(job: Job, node: Node, task: Task, rank: int, local_rank: int) -> TaskAssignment:
-    group, kept = job.group(task.index), restored_by(job, task)
+    group, found = job.group(task.index), restored_by(job, task)
     return TaskAssignment(
         task=task.index,
         devices=tuple(node.devices[number].id for number in bits(task.devices)),
@@ -126,7 +126,9 @@ def _task_at(job: Job, node: Node, task: Task, rank: int, local_rank: int) -> Ta
         memory_bytes=group.memory_bytes,
         rank=rank,
         local_rank=local_rank,
-        restore=None
-        if kept is None or job.snapshot is None
-        else SnapshotRef(attempt=job.snapshot.attempt, driver=kept.driver, sha256=kept.sha256, bytes=kept.bytes),
+        restore=None if found is None else _snapshot(*found),
     )
+
+
+def _snapshot(attempt: int, kept: StoredSnapshot) -> SnapshotRef:
+    return SnapshotRef(attempt=attempt, driver=kept.driver, sha256=kept.sha256, bytes=kept.bytes)

@@ -10,11 +10,12 @@ from bailiff_admission.ended_snapshots import EndedSnapshots
 from bailiff_admission.pending_commands import start_command
 from bailiff_admission.request_handlers.reports import facts_of_report, orphans_of
 from bailiff_bus.messages.commands import Evict, SaveTasks
-from bailiff_bus.messages.reports import NodeInventory, SnapshotStageReport, TrackedTask
+from bailiff_bus.messages.reports import NodeInventory, SnapshotStageReport, TaskRestoredReport, TaskStartedReport, TrackedTask
 from bailiff_core.explain.claims import claim_sentences
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.parking import parked_bytes, why_not_parked
+from bailiff_core.model.snapshots import snapshot_bytes
 from bailiff_core.model.work_lost import Loss, loss_now
 from bailiff_core.records import facts
 from bailiff_eviction_executor.pending_messages import pending_commands, pending_saves
@@ -22,7 +23,7 @@ from bailiff_log.accounting_rows import lost_work_of
 
 GIB = 1 << 30
 CRIU = facts.SnapshotOffer(driver="criu", version="4.2", bytes_per_s=10**9, cpu=digest("avx512"))
-PARKED, STORED = digest("parked"), digest("manifest")
+PARKED, STORED, ON_DISK = digest("parked"), digest("manifest"), digest("on disk")
 GROUP = TaskGroup(count=1, cpu_milli=16_000, memory_bytes=4 * GIB)
 """Counts as one GPU."""
 
@@ -48,11 +49,11 @@ def begins(story: Story, job: str) -> Evict:
     return command
 
 
-def is_parked(story: Story, job: str = "job", held: int = 3 * GIB) -> None:
+def is_parked(story: Story, job: str = "job", held: int = 3 * GIB, sha256: str = PARKED) -> None:
     assert begins(story, job).park
     stage(story, job, "noticed")
     stage(story, job, "frozen", driver="park")
-    stage(story, job, "parked", driver="park", bytes=held, sha256=PARKED)
+    stage(story, job, "parked", driver="park", bytes=held, sha256=sha256)
     at = story.at(job, 0)
     story.cycle(facts.TaskReleased(**at))
 
@@ -304,4 +305,119 @@ def test_where_parking_fails_it_is_saved_and_its_memory_counts_no_more(story: St
     story.ends("job", -9)
     assert story.job("job").snapshot is not None
     assert [*story.decisions("JobRequeued")][-1].outcome == "preempted"
+    story.holds()
+
+
+class Kept:
+    """A job with a snapshot on disk, that both nodes see, which is parked a minute after it, while another has its place."""
+
+    def __init__(self) -> None:
+        self.story, self.ended, self._seen = Story(), EndedSnapshots(), 0
+        joins(self.story, "n1", checkpoints="nfs")
+        runs(self.story, "job")
+        joins(self.story, "n2", 0, checkpoints="nfs")
+        self.story.time += 10 * MINUTE
+        self.story.cycle(facts.ClockAdvanced())
+        self.story.cycle(facts.JobCheckpointRequested(request=self.story.request(), job="job", reason="first"))
+        at = self.story.at("job", 0)
+        for name, fields in (("frozen", {}), ("dumped", {}), ("stored", {"bytes": GIB, "sha256": ON_DISK})):
+            self.story.cycle(facts.SnapshotStageReached.model_validate({**at, "stage": name, "driver": "criu", **fields}))
+        self.is_parked("blocks", PARKED)
+
+    def is_parked(self, by: str, sha256: str) -> None:
+        """A minute later, by a job that gets its place."""
+        self.story.time += MINUTE
+        self.story.submit(by, TaskGroup(count=1, cpu_milli=16_000, nodes=("n1",)), cls="inference")
+        is_parked(self.story, sha256=sha256)
+
+    def removed(self) -> list[str]:
+        """What nodes were told to remove since the last time."""
+        new = self.story.records[self._seen :]
+        self._seen += len(new)
+        found = [command for record in new for command in self.ended.observe(self.story.state, record)]
+        return [each.sha256 for command in found for each in command.snapshots]
+
+    def restores(self) -> str | None:
+        """What its task, which starts, is to continue from."""
+        job = self.story.job("job")
+        node = self.story.state.nodes[job.tasks[0].node]
+        found = start_command(self.story.state, job, node, job.tasks, JobSpec(command="x")).tasks[0].restore
+        return None if found is None else found.sha256
+
+    def restarts(self) -> None:
+        """From what is on disk, on the other node."""
+        job = self.story.job("job")
+        (task,) = job.tasks
+        assert (self.story.state.nodes[task.node].name, self.restores()) == ("n2", ON_DISK)
+        node = self.story.state.nodes[task.node]
+        said = TaskStartedReport(**self.story.at("job", 0), incarnation=node.incarnation, number=9)
+        started = facts_of_report(self.story.state, said)
+        assert isinstance(started, list)
+        self.story.cycle(*started)
+        assert self.removed() == [PARKED]
+        restored = TaskRestoredReport(
+            **self.story.at("job", 0), incarnation=node.incarnation, number=10, from_attempt=1, driver="criu", bytes=GIB
+        )
+        found = facts_of_report(self.story.state, restored)
+        assert isinstance(found, list)
+        self.story.cycle(*found)
+        assert task.restored
+        assert job.unsaved_before == 0
+        assert job.snapshot is not None
+        assert ([each.sha256 for each in job.snapshot.tasks], self.removed()) == ([ON_DISK], [])
+        self.story.holds()
+
+
+@pytest.fixture
+def kept() -> Kept:
+    kept = Kept()
+    assert kept.removed() == [], "it may be needed yet"
+    assert snapshot_bytes(kept.story.state)[""] == GIB
+    (sentence,) = [each.text for each in claim_sentences(kept.story.state, kept.story.job("job")) if "parked" in each.text]
+    assert sentence.endswith("; without it the job continues from its snapshot of attempt 1.")
+    return kept
+
+
+def test_a_parked_job_that_is_gone_continues_from_what_was_on_disk(kept: Kept) -> None:
+    (lost,) = saved(kept.story, "park_lost", driver="park", reason="its processes have ended")
+    assert lost.lost_gpu_ms == pytest.approx(60_000, abs=10_000), "not what is on disk"
+    assert kept.removed() == []
+    kept.story.wait(MINUTE)
+    kept.restarts()
+
+
+@pytest.mark.parametrize("what", ["its node is lost", "it cannot be saved"])
+def test_a_parked_job_that_cannot_resume_continues_from_what_was_on_disk(kept: Kept, what: str) -> None:
+    story = kept.story
+    if what == "its node is lost":
+        story.cycle(facts.NodeUnreachable(node="n1", last_contact=story.time))
+        story.cycle(facts.NodeLost(node="n1", last_contact=story.time))
+    else:
+        story.wait(10 * MINUTE)
+        saved(story, "save_failed", driver="criu", reason="it has an open TCP connection")
+    assert kept.removed() == []
+    story.wait(MINUTE)
+    (task,) = story.job("job").tasks
+    assert (task.not_restored, task.restores) == ("other-node", True)
+    kept.restarts()
+    (started,) = [each.data for each in story.records if isinstance(each.data, facts.TaskStarted) and each.data.attempt == 2]
+    assert started.lost_gpu_ms == pytest.approx(60_000, abs=10_000)
+
+
+def test_what_was_on_disk_stays_once_it_goes_on_and_its_next_snapshot_replaces_it(kept: Kept) -> None:
+    story, job = kept.story, kept.story.job("job")
+    story.started("blocks")
+    story.ends("blocks")
+    assert kept.restores() == PARKED
+    story.started("job")
+    story.cycle(facts.TaskRestored(**story.at("job", 0), from_attempt=1, driver="park", bytes=3 * GIB))
+    assert job.snapshot is not None
+    assert ([each.sha256 for each in job.snapshot.tasks], job.unsaved_before) == ([ON_DISK], pytest.approx(MINUTE, abs=10**7))
+    kept.is_parked("more", digest("again"))
+    assert kept.removed() == [PARKED]
+    assert job.snapshot.work_gpu_ms == pytest.approx(720_000, abs=30_000), "of all that it has worked"
+    story.wait(10 * MINUTE)
+    assert [each.stage for each in saved(story, "stored", driver="criu", bytes=2 * GIB, sha256=STORED)] == ["stored"]
+    assert sorted(kept.removed()) == sorted([ON_DISK, digest("again")])
+    assert (snapshot_bytes(story.state)[""], job.snapshot.work_gpu_ms) == (2 * GIB, pytest.approx(720_000, abs=30_000))
     story.holds()

@@ -270,7 +270,9 @@ def test_an_agent_that_started_again_meanwhile_restores_what_it_has_saved(elsewh
     save(story, "job")
     node(story, "n1", offer())
     task = story.job("job").tasks[0]
-    assert why_not_restored(story.state, story.job("job")) == why
+    kept = story.job("job").snapshot
+    assert kept is not None
+    assert why_not_restored(story.state, story.job("job"), kept) == why
     assert story.state.nodes[task.node].name == ("n2" if elsewhere else "n1")
     story.holds()
 

@@ -67,6 +67,8 @@ def _parking(state: PoolState, job: Job) -> Iterator[Sentence]:
             text += f"; in {duration_text(max(0, due - state.now))} it is saved to disk (snapshots.park_limit)"
         elif job.snapshot.save_failed:
             text += f"; it could not be saved to disk ({job.snapshot.save_failed}), so it may begin anew elsewhere"
+        if job.snapshot.on_disk is not None:
+            text += f"; without it the job continues from its snapshot of attempt {job.snapshot.on_disk.attempt}"
         yield Sentence(f"{text}.", seqs_of(job.snapshot.tasks[0].seq, state.policy_revision))
     elif job.phase == "running" and job.tasks and state.nodes[job.tasks[0].node].parking is not None:
         why_not = why_not_parked(state, job)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bailiff_core.model.scheduling_class import scheduling_class_of
-from bailiff_core.model.snapshots import PARK, bytes_of, is_parked, is_saving_over, why_not_restored
+from bailiff_core.model.snapshots import PARK, bytes_on_disk, is_parked, is_saving_over, on_disk, why_not_restored
 from bailiff_core.model.state import Job, JobSnapshot, Node, PoolState, RunningSnapshot, StoredSnapshot, Task
 from bailiff_core.model.work_lost import counted_gpu_milli, unsaved_time
 from bailiff_core.records import decisions, facts
@@ -37,7 +37,7 @@ def parked_job_save_due(state: PoolState, decision: decisions.ParkedJobSaveDue) 
 
 @folds(facts.ParkedTaskStageReached)
 def parked_task_stage_reached(state: PoolState, fact: facts.ParkedTaskStageReached) -> None:
-    """With `stored` it is an ordinary snapshot; with `park_lost` there is none. After `save_failed` it may start elsewhere."""
+    """With `stored` it is an ordinary snapshot; with `park_lost` it is gone. After `save_failed` it may start elsewhere."""
     job = state.jobs[fact.job]
     if job.snapshot is None or not is_parked(job):
         raise ValueError(f"job {job.id} is not parked")
@@ -53,7 +53,7 @@ def parked_task_stage_reached(state: PoolState, fact: facts.ParkedTaskStageReach
         job.snapshot.save_failed = fact.reason or "it failed"
         offer_other_nodes(state, job)
     elif fact.stage == "park_lost":
-        set_snapshot(state, job, None)
+        set_snapshot(state, job, on_disk(job))
     state.indices.changed_times[job.id] = None
 
 
@@ -143,7 +143,7 @@ def _keep_newest(
     began = min(each.get("frozen", state.now) for each in stages)
     newest = JobSnapshot(attempt=job.attempt, tasks=saved, work_gpu_ms=work, save_time=state.now - began)
     if any(each.driver == PARK for each in saved):
-        newest.parked_at, newest.unsaved = state.now, unsaved
+        newest.parked_at, newest.unsaved, newest.on_disk = state.now, unsaved, on_disk(job)
     set_snapshot(state, job, newest)
     job.unsaved_seq = None
     state.indices.changed_jobs[job.id] = None
@@ -151,11 +151,11 @@ def _keep_newest(
 
 def set_snapshot(state: PoolState, job: Job, snapshot: JobSnapshot | None) -> None:
     """The job's newest snapshot; None: it has none that is of use."""
-    held = state.indices.snapshot_bytes
-    if held is not None:
-        held[job.project] += bytes_of(snapshot) - bytes_of(job.snapshot)
+    held, before = state.indices.snapshot_bytes, bytes_on_disk(job)
     offer_other_nodes(state, job)
     job.snapshot = snapshot
+    if held is not None:
+        held[job.project] += bytes_on_disk(job) - before
     if snapshot is not None and is_parked(job):
         snapshot.named_nodes = job.demand.tasks[0].nodes
         here = {node.machine_id: node.name for node in state.nodes.values()}
@@ -190,7 +190,7 @@ def note_restored(state: PoolState, job: Job, took: int) -> None:
         return
     if is_parked(job):  # what was kept runs, and is kept no more
         job.park_time, job.unsaved_before = job.snapshot.save_time + took, job.snapshot.unsaved
-        set_snapshot(state, job, None)
+        set_snapshot(state, job, on_disk(job))
         return
     others = any(each.restored for each in job.tasks)
     job.restart_time = max(job.restart_time or 0 if others else 0, job.snapshot.save_time + took)
@@ -204,12 +204,16 @@ def note_unsaved(state: PoolState, job: Job) -> None:
 
 
 def note_restores(state: PoolState, job: Job) -> None:
-    """Settles for the tasks that start now whether they continue from the job's snapshot: all of them, or none."""
+    """Settles for the tasks that start now whether they continue from the job's snapshot: all of them, or none.
+
+    Where a parked job cannot resume, and continues from what is on disk, `not_restored` says why.
+    """
     if job.snapshot is None or any(task.started_at is not None and not task.restores for task in job.tasks):
         return
     if any(task.restored for task in job.tasks):
         return  # it has grown
-    why_not = why_not_restored(state, job)
+    why_not, kept = why_not_restored(state, job, job.snapshot), on_disk(job) if is_parked(job) else None
+    restores = not why_not or (kept is not None and not why_not_restored(state, job, kept))
     for task in job.tasks:
         if task.state == "starting" and not task.restores:
-            task.not_restored, task.restores = why_not, not why_not
+            task.not_restored, task.restores = why_not, restores

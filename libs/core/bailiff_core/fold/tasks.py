@@ -1,5 +1,6 @@
 """Agents' reports about tasks of the present attempt."""
 
+from bailiff_core.model.snapshots import on_disk
 from bailiff_core.model.state import Eviction, Job, PoolState, Task
 from bailiff_core.records import facts
 
@@ -34,7 +35,7 @@ def task_started(state: PoolState, fact: facts.TaskStarted) -> None:
         move_to_chosen(state, job, task, fact.devices)
     task.state, task.started_at = "running", state.now
     if fact.not_restored:
-        set_snapshot(state, job, None)
+        set_snapshot(state, job, on_disk(job) if task.restores else None)
     note_start(state, job, fact.damaged_checkpoints)
     if any(other.state == "starting" and other.eviction is None for other in job.tasks):
         return

@@ -114,18 +114,34 @@ def snapshot_bytes(state: PoolState) -> Counter[str]:
         for name in state.jobs:
             if name not in state.ended:
                 job = state.jobs[name]
-                counts[job.project] += bytes_of(job.snapshot)
+                counts[job.project] += bytes_on_disk(job)
     return counts
 
 
-def bytes_of(snapshot: JobSnapshot | None) -> int:
-    """Returns what it holds on disk, as its nodes have said."""
-    return sum(each.bytes for each in snapshot.tasks if each.driver != PARK) if snapshot is not None else 0
+def bytes_on_disk(job: Job) -> int:
+    """Returns what its snapshot there holds, as its nodes have said."""
+    kept = on_disk(job)
+    return sum(each.bytes for each in kept.tasks) if kept is not None else 0
 
 
 def is_parked(job: Job) -> bool:
     """Whether its newest snapshot is its task itself, stopped in the memory of its node."""
     return job.snapshot is not None and any(each.driver == PARK for each in job.snapshot.tasks)
+
+
+def on_disk(job: Job) -> JobSnapshot | None:
+    """Returns its newest snapshot there: while it is parked, the one before."""
+    return job.snapshot.on_disk if job.snapshot is not None and is_parked(job) else job.snapshot
+
+
+def work_lost(job: Job, continues: JobSnapshot | None = None) -> int:
+    """Returns the work that is lost with the job's newest snapshot, in GPU-ms.
+
+    Args:
+        continues: What it continues from instead.
+    """
+    newest = job.snapshot.work_gpu_ms if job.snapshot is not None else 0
+    return newest - (continues.work_gpu_ms if continues is not None else 0)
 
 
 def is_saving_over(task: Task) -> bool:
@@ -190,9 +206,9 @@ def keeps_work(state: PoolState, job: Job) -> bool:
     return is_saved_by_node(state, job)
 
 
-def why_not_restored(state: PoolState, job: Job) -> NotRestored:
-    """Returns why the job's tasks, where they are placed, cannot all continue from its snapshot; empty: it can be tried."""
-    kept = {each.task: each for each in job.snapshot.tasks} if job.snapshot is not None else {}
+def why_not_restored(state: PoolState, job: Job, snapshot: JobSnapshot) -> NotRestored:
+    """Returns why the job's tasks, where they are placed, cannot all continue from it; empty: it can be tried."""
+    kept = {each.task: each for each in snapshot.tasks}
     if [*kept] != [task.index for task in job.tasks]:
         return "other-tasks"
     return next((why for task in job.tasks if (why := _why_not_there(kept[task.index], state.nodes[task.node]))), "")
@@ -212,10 +228,10 @@ def _why_not_there(snapshot: StoredSnapshot, node: Node) -> NotRestored:
     return "" if any(offer.cpu == snapshot.cpu for offer in offers) else "other-cpu"
 
 
-def restored_by(job: Job, task: Task) -> StoredSnapshot | None:
-    """Returns the part of the job's snapshot from which the task, which starts, is to continue."""
-    kept = job.snapshot.tasks if task.restores and job.snapshot is not None else []
-    return next((each for each in kept if each.task == task.index), None)
+def restored_by(job: Job, task: Task) -> tuple[int, StoredSnapshot] | None:
+    """Returns the part of the job's snapshot from which the task, which starts, is to continue, and the attempt it is of."""
+    kept = (on_disk(job) if task.not_restored else job.snapshot) if task.restores else None
+    return next(((kept.attempt, each) for each in kept.tasks if each.task == task.index), None) if kept is not None else None
 
 
 def too_slow_to_save(state: PoolState, job: Job) -> str:

@@ -335,6 +335,7 @@ class JobSnapshot:
         save_failed: Why that did not work; empty: it was not ordered, or is not over.
         unsaved: Of one that is parked: how long the job had worked unsaved, µs.
         named_nodes: Of one that is parked: the nodes that the job names itself. Meanwhile it waits for the one that has it.
+        on_disk: Of one that is parked: the newest that is on disk, from which the job continues if its parked task is lost.
     """
 
     attempt: int
@@ -346,6 +347,7 @@ class JobSnapshot:
     save_failed: str = ""
     unsaved: int = 0
     named_nodes: tuple[str, ...] = ()
+    on_disk: "JobSnapshot | None" = None
 
 
 @dataclass(slots=True)

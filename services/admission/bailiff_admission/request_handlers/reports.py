@@ -10,7 +10,7 @@ from bailiff_core.admission.rejected import Rejected
 from bailiff_core.admission.reported import parked_job, reported_task
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict
 from bailiff_core.fold.nodes import device_numbers_after
-from bailiff_core.model.snapshots import PARKED_STAGES, SAVE_STAGES, is_parked, is_saving_over, restore_step
+from bailiff_core.model.snapshots import PARKED_STAGES, SAVE_STAGES, is_parked, is_saving_over, on_disk, restore_step, work_lost
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import (
     MAX_DEVICES,
@@ -185,7 +185,7 @@ def _started(
         devices=_chosen(state, node, task, said.devices),
         damaged_checkpoints=damaged_checkpoints,
         not_restored=task.not_restored,
-        lost_gpu_ms=job.snapshot.work_gpu_ms if task.not_restored and job.snapshot is not None else 0,
+        lost_gpu_ms=work_lost(job, on_disk(job) if task.restores else None) if task.not_restored else 0,
     )
 
 
@@ -198,8 +198,7 @@ def _restored_facts(job: Job, task: Task, report: reports.TaskRestoredReport) ->
 def _restore_failed_facts(job: Job, task: Task, report: reports.TaskRestoreFailedReport) -> list[Fact]:
     """Not once all tasks of the gang were restored: then they were told to continue."""
     is_next = (restore_step(job) == "anew" and task.waits) or _is_of_its_snapshot(job, task, report)
-    lost = job.snapshot.work_gpu_ms if job.snapshot is not None else 0
-    return [TaskRestoreFailed.saying(report, lost_gpu_ms=lost)] if is_next and restore_step(job) != "continue" else []
+    return [TaskRestoreFailed.saying(report, lost_gpu_ms=work_lost(job))] if is_next and restore_step(job) != "continue" else []
 
 
 def _is_of_its_snapshot(job: Job, task: Task, report: reports.TaskRestoredReport | reports.TaskRestoreFailedReport) -> bool:
@@ -214,7 +213,7 @@ def _parked_facts(job: Job, report: reports.SnapshotStageReport) -> list[Fact]:
     is_ordered = report.ordered_by is not None and report.ordered_by == job.snapshot.save_seq and not job.snapshot.save_failed
     if report.stage not in PARKED_STAGES or (report.stage != "park_lost" and not is_ordered):
         return []
-    lost = job.snapshot.work_gpu_ms if report.stage == "park_lost" else 0
+    lost = work_lost(job, on_disk(job)) if report.stage == "park_lost" else 0
     return [ParkedTaskStageReached.saying(report, lost_gpu_ms=lost)]
 
 
@@ -307,7 +306,7 @@ def _lost_parked(
                     node=node.name,
                     stage="park_lost",
                     reason="its node does not have it any more",
-                    lost_gpu_ms=kept.work_gpu_ms,
+                    lost_gpu_ms=work_lost(job, on_disk(job)),
                 )
 
 
