@@ -4,7 +4,7 @@ Chain, signatures and seals are made anew by such an attacker, so that only cont
 what `bailiff audit verify` and `bailiff audit replay` ask, on the records alone.
 """
 
-import copy
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -147,7 +147,7 @@ class Checked:
     records: Sequence[Record]
     writer: Credentials | None
     _searched: set[int] = field(default_factory=set)
-    _before: dict[int, tuple[Replay, RequestVerifier]] = field(default_factory=dict)
+    _before: dict[int, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         proposals = [each.data for each in self.records if isinstance(each.data, ProposalReceived)]
@@ -155,7 +155,7 @@ class Checked:
         replay, verifier = Replay(), RequestVerifier(self.records[0].pool)
         for record in self.records:
             if not isinstance(record.data, Decision):  # between the decisions of a cycle nothing can be copied
-                self._before[record.seq] = copy.deepcopy((replay, verifier))
+                self._before[record.seq] = pickle.dumps((replay, verifier))
             assert self._take(replay, verifier, record) == "nobody", f"#{record.seq} is honest"
 
     def named_by(self, altered: Record) -> Namer:
@@ -163,7 +163,7 @@ class Checked:
         if isinstance(altered.data, PoolCreated | WriterStarted) and self._breaks_chain(altered):
             return "verify"
         start = max(seq for seq in self._before if seq <= altered.seq)
-        replay, verifier = copy.deepcopy(self._before[start])
+        replay, verifier = pickle.loads(self._before[start])
         for record in self.records[start:]:
             found = self._take(replay, verifier, altered if record.seq == altered.seq else record)
             if found != "nobody":

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Self
 
 from tests.kits.memory_bus import MemoryCluster
+from tests.kits.verified_once import verified_once
 from tests.unit.bus.virtual_time import run
 
 from bailiff_admission.service import AdmissionService
@@ -307,7 +308,8 @@ def in_signed_pool(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
             async with SignedPool(tmp_path) as pool:
                 await story(pool=pool, **arguments)
 
-        run(steps())
+        with verified_once():
+            run(steps())
 
     asked = inspect.signature(story)
     given = [each.replace(name="tmp_path") if each.name == "pool" else each for each in asked.parameters.values()]

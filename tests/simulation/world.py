@@ -28,6 +28,7 @@ from tests.kits.invariants import (
     replay_is_identical,
 )
 from tests.kits.memory_bus import MemoryBus, MemoryCluster, Partition
+from tests.kits.verified_once import verified_once
 
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
@@ -653,7 +654,7 @@ def run(what: int | Plan) -> Outcome:
     plan = what if isinstance(what, Plan) else plan_of(what)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     loop = VirtualLoop()
-    with tempfile.TemporaryDirectory(prefix="bailiff-sim-") as folder, engine_fails_on(dict(plan.undecidable)):
+    with tempfile.TemporaryDirectory(prefix="bailiff-sim-") as folder, engine_fails_on(dict(plan.undecidable)), verified_once():
         world = World(plan, loop, Path(folder))
         try:
             with watched(world.adversary):

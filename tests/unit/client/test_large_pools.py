@@ -29,6 +29,8 @@ HEAD = 1  # the last record that was folded, read again: the log still has it
 RUNNING = 15
 KINDS = 24  # the flood's jobs are of 24 projects, and else alike
 POOLS = {100: None, 1_000: pytest.mark.slow, 10_000: pytest.mark.slow}
+of_any_size = pytest.mark.parametrize("begun", [100], indirect=True)
+"""What is shown depends on no size: it compares what was kept with the whole log."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ async def test_what_a_command_folded_is_not_read_again(kept: Flooded) -> None:
         assert (shown.total, kept.read, await decoded(client)) == (kept.jobs, FIRST + HEAD + 2 * 3, LIMIT + 1)
 
 
+@of_any_size
 async def test_a_job_is_explained_from_what_was_kept_as_from_the_whole_log(kept: Flooded) -> None:
     for job in (kept.some, kept.newest):
         async with kept.client() as client, kept.client_without_cache() as other:
@@ -173,6 +176,7 @@ async def test_a_job_is_explained_from_what_was_kept_as_from_the_whole_log(kept:
             assert found == await answer(await log_of(other, None), job)
 
 
+@of_any_size
 @pytest.mark.parametrize("kind", ["changes", "snapshot"])
 async def test_damaged_files_are_not_used(kept: Flooded, kind: str) -> None:
     (path,) = (each for each in kept.files() if each.suffix == f".{kind}")
@@ -183,6 +187,7 @@ async def test_damaged_files_are_not_used(kept: Flooded, kind: str) -> None:
         assert state_digest((await client.projection()).state) == await digest_without_cache(kept)
 
 
+@of_any_size
 async def test_changes_of_a_log_that_was_cut_are_not_used(kept: Flooded) -> None:
     kept.cluster.truncate(AUDIT.name, 0, len(kept.log) - 4)
     async with kept.client() as client:
@@ -202,6 +207,7 @@ async def digest_without_cache(flooded: Flooded) -> str:
         return state_digest((await client.projection()).state)
 
 
+@of_any_size
 async def test_a_new_digest_renews_the_snapshot_only_once_many_records_have_come(
     kept: Flooded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +222,7 @@ async def test_a_new_digest_renews_the_snapshot_only_once_many_records_have_come
         monkeypatch.setattr("bailiff_log.projection.RENEWED_AFTER", 2 * SINCE)
 
 
+@of_any_size
 async def test_a_state_that_is_not_that_of_the_log_is_folded_anew(kept: Flooded, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the changes were kept by another release, which folds otherwise."""
     monkeypatch.setattr("bailiff_log.projection.RENEWED_AFTER", 0)
