@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from bailiff_core.budgets.months import month_begins, month_text
 from bailiff_core.budgets.text import left_ms
 from bailiff_core.budgets.use import GPU_HOUR, hours_of, use_now
-from bailiff_core.calendar.windows import begins_of, next_window
+from bailiff_core.calendar.windows import begins_of, next_window, times_left
 from bailiff_core.humanize import user_text
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.document import Document
@@ -372,7 +372,7 @@ def reservation_views(state: PoolState) -> list[ReservationView]:
                 "duration_s": each.duration // 1_000_000,
                 "repeat": each.repeat,
                 "weekdays": list(each.weekdays),
-                "times_left": sum(1 for begin in begins_of(each) if begin >= each.done),
+                "times_left": times_left(each),
                 "first_begin": time_text(next(begins_of(each))),
                 "times": each.times,
                 "made_at_seq": each.seq,

@@ -227,6 +227,7 @@ def test_what_cannot_be_kept_is_not_promised() -> None:
         ({"times": 2}, "malformed"),
         ({"repeat": "daily", "weekdays": (1,)}, "malformed"),
         ({"repeat": "daily", "times": 2, "duration": 25 * HOUR}, "malformed"),
+        ({"repeat": "weekly", "times": 2, "weekdays": (1, 1)}, "malformed"),
         ({"begin": 31 * DAY}, "over-limit"),
         ({"repeat": "daily", "times": 40}, "over-limit"),
         ({"duration": 8 * DAY}, "over-limit"),
@@ -240,6 +241,22 @@ def test_bounds_are_the_policys(change: dict[str, Any], expected: str) -> None:
     reserve(story, 1, reservation="taken", project="other")
     begin = change.pop("begin", 10 * HOUR)
     assert code(asked(story, change.pop("gpus", 4), begin, **change)) == expected
+
+
+def test_the_times_to_come_of_a_project_and_of_the_pool_are_bounded() -> None:
+    projects = [{"name": f"p{number}"} for number in range(5)]
+    story = pool(projects=projects, reservations={"ahead": 366 * DAY})
+    daily = {"gpus": 1, "repeat": "daily", "duration": MINUTE}
+    for project in range(4):
+        for number, times in enumerate((100, 100, 50)):
+            reserve(story, begin=10 * HOUR, reservation=f"{project}-{number}", project=f"p{project}", times=times, **daily)
+            story.wait(MINUTE)
+        assert code(asked(story, reservation="more", project=f"p{project}", **daily)) == "too-many-reservations"
+    assert code(asked(story, reservation="more", project="p4", **daily)) == "too-many-reservations"
+    story.wait(10 * HOUR)
+    assert code(asked(story, reservation="more", project="p0", times=3, **daily)) == "", "so many are over"
+    assert code(asked(story, reservation="more", project="p0", times=4, **daily)) == "too-many-reservations"
+    story.holds()
 
 
 def test_who_may_reserve_is_policy() -> None:

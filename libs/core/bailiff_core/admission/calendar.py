@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from bailiff_core.calendar.windows import Calendar, begins_of
+from bailiff_core.calendar.windows import Calendar, begins_of, times_left
 from bailiff_core.humanize import duration_text, first_names, minute_text
 from bailiff_core.model.project_tree import ROOT
 from bailiff_core.model.state import GpuReservation, PoolState
@@ -16,6 +16,8 @@ from .handlers import Context, admits
 from .rejected import Rejected
 
 MAX_RESERVATIONS = 200
+MAX_TIMES_OF_POOL, MAX_TIMES_OF_PROJECT = 1000, 250
+"""Times that are not over. A request looks at all of them, and so does a decision when one ends."""
 LATE = 300_000_000
 """How long ago a time may have begun that is asked for, µs: it begins now."""
 
@@ -54,12 +56,19 @@ def _malformed(state: PoolState, body: ReserveGpus) -> Rejected | None:
         return Rejected("name-taken", f"there is a reservation {body.reservation!r}: choose another name")
     if len(state.gpu_reservations) >= MAX_RESERVATIONS:
         return Rejected("too-many-reservations", f"a pool has at most {MAX_RESERVATIONS} reservations: cancel one")
+    for whose, most, project in (("a pool", MAX_TIMES_OF_POOL, None), ("a project", MAX_TIMES_OF_PROJECT, body.project)):
+        has = sum(times_left(each) for each in state.gpu_reservations.values() if project in (None, each.project))
+        if has + body.times > most:
+            text = f"{whose} has at most {most} times to come, this one has {has}"
+            return Rejected("too-many-reservations", f"{text}: cancel a reservation, or ask for fewer times")
     if body.begin < state.now - LATE or body.begin + body.duration <= state.now:
         return Rejected("malformed", f"begin: {minute_text(body.begin)} UTC is in the past")
     if body.repeat == "never" and (body.times != 1 or body.weekdays):
         return Rejected("malformed", "times and weekdays are of what is repeated: daily or weekly")
     if body.repeat == "daily" and body.weekdays:
         return Rejected("malformed", "weekdays are of what is repeated weekly")
+    if len(set(body.weekdays)) < len(body.weekdays):
+        return Rejected("malformed", "weekdays: one is named twice")
     begins = list(begins_of(body))
     if any(later - begin < body.duration for begin, later in pairwise(begins)):
         return Rejected("malformed", f"duration: {duration_text(body.duration)} is longer than the time until it is repeated")

@@ -48,37 +48,40 @@ def weekday_of(time: int) -> int:
     return (time // DAY + THURSDAY) % 7
 
 
-def begins_of(each: Repeated) -> Iterator[int]:
-    """When it begins, each time, µs. Of `weekly`, the first one is the first of these weekdays from `begin` on."""
-    if each.repeat == "never":
-        yield each.begin
-        return
-    days = range(7) if each.repeat == "daily" else each.weekdays or (weekday_of(each.begin),)
-    at, left = each.begin, each.times
-    while left > 0:
-        if weekday_of(at) in days:
-            yield at
-            left -= 1
-        at += DAY
+def begins_of(each: Repeated, since: int = 0) -> Iterator[int]:
+    """When it begins, each time from `since` on, µs. Of `weekly`, the first one is the first of these weekdays from `begin` on."""
+    days, period = [0], 1
+    if each.repeat == "weekly":
+        first, period = weekday_of(each.begin), 7
+        days = sorted({(day - first) % 7 for day in each.weekdays or (first,)})
+    skipped = max(0, since - each.begin) // (period * DAY) * len(days)
+    for number in range(skipped, each.times):
+        week, at = divmod(number, len(days))
+        begin = each.begin + (week * period + days[at]) * DAY
+        if begin >= since:
+            yield begin
 
 
 def next_window(reservation: GpuReservation) -> Window | None:
     """The first one that is not over by record; `None`: there is none."""
-    for begin in begins_of(reservation):
-        if begin >= reservation.done:
-            return Window(begin, begin + reservation.duration, reservation)
-    return None
+    begin = next(begins_of(reservation, reservation.done), None)
+    return None if begin is None else Window(begin, begin + reservation.duration, reservation)
+
+
+def times_left(reservation: GpuReservation) -> int:
+    """How many times are not over by record."""
+    return sum(1 for _ in begins_of(reservation, reservation.done))
 
 
 class Calendar:
-    """All windows, soonest first, and what is promised between any two edges of them.
+    """All windows that are not over by record, soonest first, and what is promised between any two edges of them.
 
     Attributes:
         edges: Times at which a window begins or ends, µs, each once.
     """
 
     def __init__(self, reservations: Sequence[GpuReservation]) -> None:
-        found = [Window(begin, begin + each.duration, each) for each in reservations for begin in begins_of(each)]
+        found = [Window(begin, begin + each.duration, each) for each in reservations for begin in begins_of(each, each.done)]
         self.windows = sorted(found, key=lambda window: (window.begin, window.end, window.reservation.name))
         changes: dict[int, dict[str, int]] = {}
         for begin, end, each in self.windows:

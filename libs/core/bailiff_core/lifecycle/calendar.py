@@ -57,7 +57,7 @@ def reservation_times(state: PoolState) -> Iterator[Decision]:
                 leaving=tuple(state.evicting)[:MAX_NAMED] if lacks else (),
             )
         if state.now >= window.end:
-            last = all(begin < window.end for begin in begins_of(reservation))
+            last = next(begins_of(reservation, window.end), None) is None
             yield ReservationEnded(reservation=reservation.name, begin=window.begin, end=window.end, last=last)
 
 
