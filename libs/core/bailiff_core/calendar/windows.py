@@ -49,7 +49,7 @@ def weekday_of(time: int) -> int:
 
 
 def begins_of(each: Repeated, since: int = 0) -> Iterator[int]:
-    """When it begins, each time from `since` on, µs. Of `weekly`, the first one is the first of these weekdays from `begin` on."""
+    """When it begins, each time from `since` on, µs. Of `weekly`, first on the first of these weekdays from `begin` on."""
     days, period = [0], 1
     if each.repeat == "weekly":
         first, period = weekday_of(each.begin), 7
