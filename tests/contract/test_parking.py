@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.kits.waiting import until
 
 from bailiff_bus.messages import reports
 from bailiff_bus.messages.commands import RemoveSnapshots, SendInventory, SnapshotRef, TaskSnapshot
+from bailiff_node_agent.runtime import TaskKey
 from bailiff_node_agent.runtime.freezer import GroupFreezer, OldFreezer
 from bailiff_node_agent.runtime.process import cgroups_of
 from bailiff_node_agent.settings import NodeDeclaration
@@ -32,7 +34,13 @@ while True:
     os.rename(Path_new, "counted")
     time.sleep(0.005)
 """
-GIB = 1 << 30
+GROWS = """
+print("ready", flush=True)
+kept = []
+while True:
+    kept.append(bytearray(100_000))
+"""
+GIB, KEY = 1 << 30, TaskKey("job", 0, "0")
 
 
 class Parking(World):
@@ -136,6 +144,12 @@ async def test_an_evicted_task_stays_in_memory_and_goes_on_in_its_next_attempt(w
     await world.counts()
     assert (world.counted() > at, world.pids()) == (True, pids)
     assert world.output(0) == "ready\n"  # it has noticed nothing
+
+
+async def test_what_it_takes_until_it_stands_still_counts(world: Parking) -> None:
+    parked = await world.is_parked(GROWS)
+    runtime, key = world.agent.context.runtimes["process"], next(task.key for task in world.agent.tasks)
+    assert parked.bytes == runtime.memory(key) == world.agent.context.parking.held_bytes
 
 
 async def test_it_is_parked_again_and_ends_as_its_newest_attempt(world: Parking) -> None:
@@ -273,3 +287,15 @@ async def test_the_lease_of_a_node_ends_parked_tasks_too(world: Parking) -> None
     await world.is_parked()
     world.agent._evictions.evict_all(LONG, "the lease expired")
     await world.is_gone()
+
+
+def test_a_task_that_starts_processes_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bailiff_node_agent.runtime.freezer.WITHIN_S", 0.01)
+    freezer = OldFreezer(tmp_path, tmp_path)
+    folder = tmp_path / str(KEY)
+    folder.mkdir()
+    (folder / "cgroup.procs").touch()
+    started = count(1)
+    with pytest.raises(TimeoutError, match="start others faster"):
+        freezer.freeze(KEY, lambda: [next(started)])
+    assert not (folder / "freezer.state").exists()

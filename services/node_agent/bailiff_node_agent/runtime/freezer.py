@@ -76,12 +76,13 @@ class OldFreezer:
     def freeze(self, key: TaskKey, pids: Pids) -> None:
         folder = self.base / str(key)
         folder.mkdir(exist_ok=True)
-        inside = set[int]()
-        while outside := set(pids()) - inside:  # once more: what was forked meanwhile by one that was outside
+        members, until = folder / "cgroup.procs", time.monotonic() + WITHIN_S
+        while outside := set(pids()) - set(map(int, members.read_text().split())):  # again: one that was outside may have forked
+            if time.monotonic() > until:
+                raise TimeoutError(0, f"its processes start others faster than they are stopped, for {WITHIN_S:.0f} s")
             for pid in sorted(outside):
                 with suppress(ProcessLookupError):
-                    (folder / "cgroup.procs").write_text(str(pid))
-            inside |= outside
+                    members.write_text(str(pid))
         (folder / "freezer.state").write_text("FROZEN")
         _wait(lambda: (folder / "freezer.state").read_text().strip() == "FROZEN")
 

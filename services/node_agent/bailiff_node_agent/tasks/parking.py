@@ -41,10 +41,14 @@ class Parker:
         try:
             left = (eviction.kill_boottime_us - self.clock_and_ids.boot()) / 1_000_000
             async with asyncio.timeout(max(0.0, left)), task.saves:
-                held = await self._held(task)
+                self._may_be_parked(task)
                 kill_at = eviction.kill_boottime_us
                 await runtime.deadlines(task.key, kill_at, kill_at)
                 await runtime.park(task.key)
+                held = await memory_of(runtime, task.key)  # while it runs, it may take more
+            free = max(0, self._offered() - self.context.parking.held_bytes)
+            if held > free:
+                raise NotSaved(f"it holds {memory_text(held)}, and {memory_text(free)} of the memory for parked tasks are free")
         except (OSError, NotSaved) as problem:
             with suppress(OSError):
                 await runtime.unpark(task.key)
@@ -63,21 +67,19 @@ class Parker:
         self.reporter.report_task(task.known_as, task.ordered_by, TaskReleasedReport)
         return True
 
-    async def _held(self, task: LocalTask) -> int:
-        """The memory that it holds, if it fits into what the node keeps for parked tasks. Raises `NotSaved`."""
-        runtime, offer = self.context.runtimes[task.runtime], self.context.parking_offer
-        if offer is None or not runtime.capabilities.parks:
+    def _may_be_parked(self, task: LocalTask) -> None:
+        """Raises `NotSaved`."""
+        if not self._offered() or not self.context.runtimes[task.runtime].capabilities.parks:
             raise NotSaved("this node parks no tasks")
         if task.devices:
             raise NotSaved("this node has no driver that takes its GPU memory")
         if task.waits:
             raise NotSaved("it was restored, and has not continued yet")
-        held, free = await memory_of(runtime, task.key), offer.memory_bytes - self.context.parking.held_bytes
-        if held > free:
-            raise NotSaved(
-                f"it holds {memory_text(held)}, and {memory_text(max(0, free))} of the memory for parked tasks are free"
-            )
-        return held
+
+    def _offered(self) -> int:
+        """The memory that the node keeps for parked tasks."""
+        offer = self.context.parking_offer
+        return 0 if offer is None else offer.memory_bytes
 
     def report_again(self, task: LocalTask) -> None:
         """That it is parked."""
