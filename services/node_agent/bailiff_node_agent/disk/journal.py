@@ -3,7 +3,8 @@
 import json
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, TypeVar
 
 from .storage import DamagedFile, Storage
 
@@ -53,6 +54,48 @@ class Journal:
             raise DamagedFile(self._name, f"line {number} has a wrong checksum")
         entry: Entry = json.loads(text)
         return entry
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Has fields that JSON has, too."""
+
+    key: str
+
+
+Value = TypeVar("Value", bound=Keyed)
+
+
+class JournalOf(Generic[Value]):
+    """Values by their key, in a journal of their own: an entry is a value as it is from then on, or a key that has ended."""
+
+    def __init__(self, storage: Storage, name: str, kind: type[Value]) -> None:
+        self._journal = Journal(storage, name)
+        self._values: dict[str, Value] = {}
+        for entry in self._journal.entries:
+            match entry:
+                case {"key": str(key)}:
+                    self._values[key] = kind(**entry)
+                case {"ended": str(key)}:
+                    self._values.pop(key, None)
+                case _:
+                    raise ValueError(f"{name}: unknown entry {entry}")
+
+    def get(self, key: str) -> Value | None:
+        return self._values.get(key)
+
+    def put(self, value: Value) -> None:
+        """It is new, or has changed."""
+        self._journal.add(asdict(value))
+        self._values[value.key] = value
+
+    def end(self, key: str) -> None:
+        if key not in self._values:
+            return
+        self._journal.add({"ended": key})
+        del self._values[key]
+        if len(self._journal) > 100 + 2 * len(self._values):
+            self._journal.rewrite([asdict(value) for value in self._values.values()])
 
 
 def _checksum(text: bytes) -> bytes:

@@ -203,7 +203,7 @@ class Saver:
         now = self.context.evictions.get(str(task.key))
         if now is not None:
             about = {**asdict(image), "folder": str(image.folder)}
-            self.context.evictions.renew(replace(now, detail={**now.detail, "image": about}))
+            self.context.evictions.put(replace(now, detail={**now.detail, "image": about}))
         return image
 
     def _failed(self, task: LocalTask, eviction: RunningEviction, why: str) -> Outcome:

@@ -54,7 +54,7 @@ class EvictionStages:
             self.write(eviction, stage)
         if stage in SAVE_STAGES and (now := self.evictions.get(eviction.key)) is not None:
             saved = [*now.detail.get("saved", ()), reached.model_dump(mode="json", exclude_defaults=True)]
-            self.evictions.renew(replace(now, detail={**now.detail, "saved": saved}))
+            self.evictions.put(replace(now, detail={**now.detail, "saved": saved}))
         if report:
             self.report(task, reached)
 
