@@ -167,7 +167,8 @@ async def test_after_a_restart_of_the_machine_its_connections_are_gone(gang: Gan
 class Stops(DiskImages):
     """Comes to an end where the agent is killed: before an image is sealed, or before its digest is on record."""
 
-    def __init__(self, *, seals: bool) -> None:
+    def __init__(self, staging: Path, *, seals: bool) -> None:
+        super().__init__(staging)
         self.seals, self.reached = seals, 0
 
     async def seal(self, image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
@@ -182,7 +183,7 @@ class Stops(DiskImages):
 @pytest.mark.parametrize("seals", [False, True], ids=["dumped", "sealed"])
 async def test_an_agent_that_is_killed_before_a_snapshot_is_on_record_leaves_no_lock(gang: Gang, seals: bool, ends: bool) -> None:
     await gang.agent_dies()
-    images = Stops(seals=seals)
+    images = Stops(gang.folder / "staging", seals=seals)
     await gang.agent_starts(images=images)
     await gang.frozen()
     await gang.told("dump")

@@ -8,6 +8,7 @@ from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.disk import MemoryStorage, new_incarnation
 from bailiff_node_agent.settings import NodeDeclaration
+from bailiff_node_agent.snapshots import DiskImages
 
 
 def context_on(storage: MemoryStorage, **parts: Any) -> AgentContext:
@@ -17,7 +18,8 @@ def context_on(storage: MemoryStorage, **parts: Any) -> AgentContext:
         "incarnation": new_incarnation(storage, machine_id="m1"),
         "folder": Path("/nowhere"),
     }
-    return AgentContext(storage=storage, **{**given, **parts})
+    given |= parts
+    return AgentContext(storage=storage, **{"images": DiskImages(given["folder"] / "staging"), **given})
 
 
 async def carry_out(agent: Agent, command: CommandBody) -> None:

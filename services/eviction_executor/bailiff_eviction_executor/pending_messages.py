@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bailiff_bus.messages.commands import CancelEviction, CheckpointAtStep, Evict, RecordRef, SaveTasks, SnapshotStep
+from bailiff_bus.messages.commands import (
+    MAX_READERS,
+    CancelEviction,
+    CheckpointAtStep,
+    Evict,
+    RecordRef,
+    SaveTasks,
+    SnapshotForm,
+    SnapshotStep,
+)
 from bailiff_bus.messages.progress import AbandonPreemption, StartEviction
 from bailiff_core.actions.fits_now import fits_without_evictions
 from bailiff_core.lifecycle.coordinated_checkpoint import common_step
@@ -78,6 +87,7 @@ def pending_commands(state: PoolState) -> Iterator[Evict | CancelEviction]:
                     save=save,
                     together=save in ("snapshot", "auto") and len(entry.tasks) > 1,
                     park=eviction.parks and save in ("snapshot", "auto"),
+                    form=_form(state, node),
                 )
 
 
@@ -145,10 +155,22 @@ def pending_saves(state: PoolState) -> Iterator[SaveTasks]:
         if has_it is None or kept is None or kept.save_seq is None or kept.save_failed or job.tasks:
             continue
         about = {**_common(state, job, has_it.number, kept.save_seq), "attempt": kept.attempt}
-        yield SaveTasks(**about, tasks=tuple(each.task for each in kept.tasks))
+        yield SaveTasks(**about, tasks=tuple(each.task for each in kept.tasks), form=_form(state, has_it.number))
     for job in map(state.jobs.__getitem__, state.saving):
         for node, tasks in _by_node(_being_saved(job)):
-            yield SaveTasks(**_common(state, job, node, job.saving_seq or 0), tasks=tasks, together=len(job.tasks) > 1)
+            about = _common(state, job, node, job.saving_seq or 0)
+            yield SaveTasks(**about, tasks=tasks, together=len(job.tasks) > 1, form=_form(state, node))
+
+
+def _form(state: PoolState, number: int) -> SnapshotForm:
+    """How the node keeps a snapshot: where it is encrypted, those can read it that have its folder, too, itself first."""
+    rules, own = state.rules.snapshots, state.nodes[number]
+    if not rules.encrypted:
+        return SnapshotForm(compressed=rules.compressed)
+    store = own.checkpoint_store
+    sharing = [each for each in state.nodes.values() if each is not own and store and each.checkpoint_store == store]
+    found = [state.enrolled[each.name].encryption_key for each in (own, *sharing) if each.name in state.enrolled]
+    return SnapshotForm(compressed=rules.compressed, readers=tuple(dict.fromkeys(found))[:MAX_READERS])
 
 
 def _being_saved(job: Job) -> list[Task]:

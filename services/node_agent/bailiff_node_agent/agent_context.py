@@ -17,7 +17,7 @@ from .kubernetes_node import KubernetesNode
 from .report_signer import ReportSigner
 from .runtime import Runtime
 from .settings import SNAPSHOTS, NodeDeclaration
-from .snapshots import Criu, DiskImages, ImageStore, cpu_features
+from .snapshots import Criu, ImageStore, cpu_features
 from .users import Users
 
 
@@ -43,6 +43,7 @@ class AgentContext:
     parking: ParkingStore = field(init=False)
     incarnation: Incarnation
     folder: Path
+    images: ImageStore
     credentials: NodeCredentials | None = None
     trust: CommandTrust | None = None
     signer: ReportSigner = field(init=False)
@@ -58,7 +59,6 @@ class AgentContext:
     is_on_node: bool = True
     criu: Criu | None = None
     snapshots: tuple[SnapshotOffer, ...] = ()
-    images: ImageStore = field(default_factory=DiskImages)
     cpu_features: str = field(default_factory=cpu_features)
 
     def __post_init__(self) -> None:

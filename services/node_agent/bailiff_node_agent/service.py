@@ -30,7 +30,7 @@ from .runtime import NodeParts, open_runtimes
 from .runtime.kubernetes.cluster_view import ClusterNode, ClusterView
 from .runtime.kubernetes.published import PublishedDevices
 from .settings import SNAPSHOTS, NodeAgentSettings, NodeDeclaration
-from .snapshots import find_criu
+from .snapshots import DiskImages, find_criu
 from .telemetry import send_telemetry
 from .users import Users, allow_traversal
 
@@ -157,6 +157,7 @@ class NodeAgentService:
             kubernetes=self._kubernetes_node(node, member, published),
             is_on_node=member is None,
             criu=criu,
+            images=DiskImages(folder.absolute() / "staging", credentials.decryption_key if credentials is not None else None),
         )
 
     def _kubernetes_node(

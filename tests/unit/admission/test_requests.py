@@ -293,6 +293,13 @@ def test_a_policy_that_accepts_only_signatures_needs_keys(story):
     assert unsupported_policy(DEFAULT_POLICY, unsigned=False) is None
 
 
+def test_a_policy_that_has_snapshots_encrypted_needs_nodes_with_keys(story):
+    encrypted = policy(snapshots={"encrypted": True})
+    assert "the nodes of this pool have no keys" in refused(story, ApplyPolicy(policy=encrypted), "not-supported").reason
+    story.state.root_key = "A" * 43
+    assert isinstance(ask(story, ApplyPolicy(policy=encrypted)), list)
+
+
 def test_a_policy_that_names_operators_needs_a_key_for_one_of_them(story):
     locked, usable = policy(identity={"operators": ["ops"]}), policy(identity={"operators": ["ops"], "keys": {"k": "ops"}})
     assert "none of the operators has a key" in refused(story, ApplyPolicy(policy=locked), "not-supported").reason

@@ -12,7 +12,7 @@ from bailiff.render.serializers.nodes import ListedNode, NodeRow, node_rows
 from bailiff.tables.nodes import listed_table
 from bailiff_admission.pending_commands import start_command
 from bailiff_admission.request_handlers.reports import facts_of_report
-from bailiff_bus.messages.commands import Evict, SaveTasks, SnapshotRef
+from bailiff_bus.messages.commands import Evict, SaveTasks, SnapshotForm, SnapshotRef
 from bailiff_bus.messages.reports import SnapshotStageReport, TaskRestoredReport, TaskRestoreFailedReport, TaskStartedReport
 from bailiff_core.admission import PERMITTED, Context, Rejected, admit
 from bailiff_core.decision_cycle import wake_at
@@ -23,11 +23,12 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.job_spec import JobSpec
 from bailiff_core.model.policy import Project, ProjectSnapshots, SnapshotRules
 from bailiff_core.model.snapshots import checkpointing, over_quota, why_not_restored
-from bailiff_core.model.state import PoolState
+from bailiff_core.model.state import EnrolledNode, PoolState
 from bailiff_core.model.work_lost import NO_LOSS, Loss, loss_now
 from bailiff_core.records import facts
 from bailiff_eviction_executor.pending_messages import pending_commands, pending_saves, pending_snapshot_steps
 from bailiff_log.accounting_rows import Accounting, LostWork
+from bailiff_log.keys import to_text
 from bailiff_service.pool_metrics import pool_samples
 
 CPU, OTHER_CPU = digest("avx512"), digest("avx2")
@@ -106,6 +107,20 @@ def test_a_saved_job_loses_no_work_and_is_preempted_cleanly(story: Story) -> Non
     assert [each.sha256 for each in kept.tasks] == [MANIFEST]
     assert kept.work_gpu_ms == pytest.approx(WORK, abs=10_000)
     story.holds()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_nodes_are_told_how_to_keep_a_snapshot_and_who_may_read_it(story: Story, encrypted: bool) -> None:
+    """Itself, and who has the same folder; not who has another one."""
+    node(story, "n3", offer(), folder="other")
+    keys = {name: to_text(name.encode() * 16) for name in ("n1", "n2", "n3")}
+    story.state.enrolled.update({name: EnrolledNode(to_text(bytes(32)), key) for name, key in keys.items()})
+    story.apply_policy(policy(snapshots=SnapshotRules(compressed=True, encrypted=encrypted)))
+    form = SnapshotForm(compressed=True, readers=(keys["n1"], keys["n2"]) if encrypted else None)
+    (saving,) = order(story)
+    stored_running(story)
+    (command,) = evict(story, "job")
+    assert (saving.form, command.form) == (form, form)
 
 
 def test_the_next_attempt_continues_from_the_snapshot_and_keeps_what_was_saved_before(story: Story) -> None:

@@ -71,12 +71,12 @@ def test_a_folder_that_somebody_else_has_made_or_opened_gets_no_snapshot(tmp_pat
 
 async def test_large_snapshots_hold_up_no_other_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gang of many tasks is stored for minutes: meanwhile others start, end, are saved, and their logs are cut."""
-    over, store = threading.Event(), DiskImages()
+    over, store = threading.Event(), DiskImages(tmp_path / "staging")
     for slow in ("sealed", "verified"):
         monkeypatch.setattr(f"bailiff_node_agent.snapshots.store.{slow}", lambda *_: over.wait() and ("", {}))
     image = await store.make(tmp_path / SNAPSHOTS / "train", TaskKey("train", 0, "0"))
     gang = [asyncio.ensure_future(store.seal(image, {})) for _ in range(4 * job_files.THREADS)]
-    gang += [asyncio.ensure_future(store.verify(tmp_path, 0, 0, "")) for _ in range(4 * job_files.THREADS)]
+    gang += [asyncio.ensure_future(store.verify(tmp_path, 0, TaskKey("train", 1, "0"), "")) for _ in range(4 * job_files.THREADS)]
     try:
         async with asyncio.timeout(PATIENCE_S):
             assert await job_files.reading(job_files.disk_usage, tmp_path)

@@ -20,6 +20,7 @@ class RecordRef(Document):
     seq: Count
 
 
+MAX_READERS = 1000
 Sender = Literal["admission", "executor"]
 ROLES: Mapping[Sender, Role] = {"admission": "admission", "executor": "eviction-executor"}
 """The role in the certificate of each sender of commands."""
@@ -119,6 +120,18 @@ class EncryptedStartTask(StartBase):
     encrypted_spec: str
 
 
+class SnapshotForm(Document):
+    """How a snapshot is kept. readers: the X25519 keys of the nodes that alone can read it; None: it is not encrypted."""
+
+    compressed: bool = False
+    readers: Annotated[tuple[Key, ...], Field(max_length=MAX_READERS)] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its files are kept as they are."""
+        return not self.compressed and self.readers is None
+
+
 class Evict(JobCommand):
     """Evict the job's tasks on this node: notice now, TERM after `term_after`, KILL after `grace`.
 
@@ -128,7 +141,8 @@ class Evict(JobCommand):
     save: with `snapshot` the node saves the tasks at once, in place of notice and TERM; with `auto` when TERM is due, unless the
     task has acknowledged the notice; with `none` nobody waits for a checkpoint. A task that cannot be saved gets TERM.
     together: all tasks of a gang are saved: each waits for `SnapshotStep` once it is frozen, and once it is stored. park: where
-    it would be saved, it stays in memory instead, stopped, until it resumes here; if that fails, it is saved.
+    it would be saved, it stays in memory instead, stopped, until it resumes here; if that fails, it is saved. form: how its
+    snapshot is kept.
     """
 
     SENDERS: ClassVar[tuple[Sender, ...]] = ("admission", "executor")
@@ -142,17 +156,19 @@ class Evict(JobCommand):
     save: Checkpointing = "job"
     together: bool = False
     park: bool = False
+    form: SnapshotForm = SnapshotForm()
 
 
 class SaveTasks(JobCommand):
     """Save these running tasks, which go on, or parked ones, which end; `ordered_by` is what their reports name.
 
-    together: all tasks of a gang are saved: each waits for `SnapshotStep` once it is frozen.
+    together: all tasks of a gang are saved: each waits for `SnapshotStep` once it is frozen. form: how its snapshot is kept.
     """
 
     SENDERS: ClassVar[tuple[Sender, ...]] = ("executor",)
     tasks: tuple[Count, ...]
     together: bool = False
+    form: SnapshotForm = SnapshotForm()
 
 
 class CheckpointAtStep(JobCommand):

@@ -37,6 +37,8 @@ def apply_policy(context: Context, body: ApplyPolicy) -> Fact | Rejected:
                 "project-in-use", f"job {job.id!r} is in the project {job.project!r}, which is missing in the new policy"
             )
     missing = unsupported_policy(policy, unsigned=bool(state.root_key) or context.requester.auth == "acl")
+    if policy.snapshots.encrypted and not state.root_key:
+        missing = "snapshots.encrypted: the nodes of this pool have no keys; create its root key first"
     if missing is not None:
         return Rejected("not-supported", missing)
     applied = PolicyApplied(policy=policy.complete(), request=context.request, enforce=body.enforce)

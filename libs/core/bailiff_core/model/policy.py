@@ -466,6 +466,9 @@ class SnapshotRules(Document):
             waits for longer begins anew.
         park_limit: How long an evicted job stays in the memory of its node, where that parks jobs, before it is saved to disk;
             null: no job is parked.
+        compressed: Whether snapshots are compressed.
+        encrypted: Whether they are encrypted, for their node and those that have the same folder for checkpoints. Only in a pool
+            with a root key, whose nodes have keys.
     """
 
     min_interval: Duration = 600_000_000
@@ -473,6 +476,8 @@ class SnapshotRules(Document):
     project_quota: ByteQuota | None = None
     kept_for: Annotated[Duration, Field(ge=1)] | None = None
     park_limit: Annotated[Duration, Field(ge=1)] | None = 600_000_000
+    compressed: bool = False
+    encrypted: bool = False
 
 
 class KubernetesRules(Document):

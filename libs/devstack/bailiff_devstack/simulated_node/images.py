@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bailiff_bus.messages.commands import SnapshotForm
 from bailiff_node_agent.runtime import Image, TaskKey
-from bailiff_node_agent.snapshots import BadImage
+from bailiff_node_agent.snapshots import PLAIN, BadImage
 
 BYTES = 1 << 20
 
@@ -19,7 +20,7 @@ class MemoryImages:
 
     kept: dict[tuple[str, str], Mapping[str, Any] | None] = field(default_factory=dict)
 
-    async def make(self, folder: Path, key: TaskKey, order: int | None = None) -> Image:
+    async def make(self, folder: Path, key: TaskKey, order: int | None = None, form: SnapshotForm = PLAIN) -> Image:  # noqa: ARG002 - nothing is on disk
         name = f"{key.attempt}.{key.task}.{order or ''}"
         self.kept[str(folder), name] = None
         return Image(folder, name, (key.attempt, int(key.task)))
@@ -36,7 +37,8 @@ class MemoryImages:
         self.kept[str(image.folder), image.name] = dict(facts)
         return _digest(facts), BYTES
 
-    async def verify(self, folder: Path, attempt: int, task: int, sha256: str) -> tuple[Image, Mapping[str, Any], int]:
+    async def verify(self, folder: Path, attempt: int, key: TaskKey, sha256: str) -> tuple[Image, Mapping[str, Any], int]:
+        task = int(key.task)
         there = {name: facts for name, facts in self._of(folder, task, attempt) if facts is not None}
         if not there:
             raise BadImage("it cannot be read: it is not there")
@@ -44,6 +46,9 @@ class MemoryImages:
         if name is None:
             raise BadImage("its manifest is not the one on record")
         return Image(folder, name, (attempt, task), there[name]["runtime"]), there[name], 0
+
+    async def clear(self, key: TaskKey, *, saved: bool) -> None:
+        pass
 
     async def discard(self, folder: Path, attempt: int, task: int, sha256: str) -> None:
         for name, facts in self._of(folder, task, attempt):

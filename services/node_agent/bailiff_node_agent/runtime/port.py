@@ -9,7 +9,7 @@ runtime whose times come from another clock converts them by their age when it r
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
@@ -116,7 +116,8 @@ class Image:
     """Where a task's state is saved: a folder that only the agent's user can enter, `name` below the job's checkpoint folder.
 
     identity: its device and inode: the job's user could put another folder in its place. facts: what the runtime said when it
-    saved the task. about: kept with the task that is restored from it.
+    saved the task. about: kept with the task that is restored from it. becomes: of a folder that nobody but this node sees: where
+    and in what form it is kept once it is saved; empty: here, as it is.
     """
 
     folder: Path
@@ -124,6 +125,16 @@ class Image:
     identity: tuple[int, int]
     facts: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
+    becomes: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "Image":
+        """The inverse of `to_data`."""
+        return cls(**{**data, "folder": Path(data["folder"]), "identity": tuple(data["identity"])})
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**asdict(self), "folder": str(self.folder)}
 
 
 @dataclass(frozen=True)

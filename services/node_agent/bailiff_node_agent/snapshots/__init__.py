@@ -6,14 +6,16 @@ themselves are the runtime's.
 
 from bailiff_node_agent.runtime.criu_requests import Criu, find_criu
 
+from .bad_image import BadImage
 from .criu import Offer, cpu_features, probe
-from .images import BadImage, make_image, sealed, verified
-from .store import DiskImages, ImageStore
+from .images import make_image, sealed, verified
+from .store import PLAIN, DiskImages, ImageStore
 
 DRIVER = "criu"
 
 __all__ = [
     "DRIVER",
+    "PLAIN",
     "BadImage",
     "Criu",
     "DiskImages",

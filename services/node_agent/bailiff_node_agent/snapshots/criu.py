@@ -14,7 +14,8 @@ from bailiff_node_agent.runtime.criu_requests import PROBE, Criu, reason, restor
 from bailiff_node_agent.runtime.job_files import remove_tree
 from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG, RESTORE_LOG
 
-from .images import BadImage, make_image, sealed, verified
+from .bad_image import BadImage
+from .images import make_image, sealed, verified
 
 HELD_BYTES = 128 << 20
 WITHIN_S = 120.0

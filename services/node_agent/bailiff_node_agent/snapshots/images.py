@@ -15,30 +15,31 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from bailiff_bus.messages.commands import SnapshotForm
 from bailiff_node_agent.checkpoints import ATTEMPT, MAX_ENTRIES
 from bailiff_node_agent.runtime import Image
 from bailiff_node_agent.runtime.connections import unlock_saved
-from bailiff_node_agent.runtime.job_files import remove_below
+from bailiff_node_agent.runtime.job_files import remove_below, remove_tree
 from bailiff_node_agent.runtime.supervisor import safe_open
-from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG
+from bailiff_node_agent.runtime.supervisor.criu import DUMP_LOG, INVENTORY
 
-MANIFEST, INVENTORY = "manifest.json", "inventory.img"
+from .bad_image import BadImage
+
+MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES, MAX_FILES = 16 << 20, 100_000
 PART, CHUNK = 64 << 20, 4 << 20
 """A file's digests are of parts of this size, which several threads read at once, each this much at a time."""
 WORKERS = min(8, os.cpu_count() or 1) + 1  # one waits for the disk
 NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-VERSION = 2
+VERSION, CODED = 2, 3
+"""Of a manifest: of files as they are, and of such that are compressed or encrypted."""
 TRIES = 10
-
-
-class BadImage(Exception):
-    """The snapshot is not the one on record, or not whole; the message says why."""
 
 
 def image_name(attempt: int, rank: int, order: int | None = None) -> str:
@@ -81,35 +82,93 @@ def image_bytes(image: Image) -> int:
         return 0
 
 
+def make_stage(staging: Path, key: str, name: str) -> Image:
+    """An empty folder of a task, that nobody but this node sees. Raises `OSError`."""
+    for each in (staging, staging / key):
+        with suppress(FileExistsError):
+            each.mkdir(mode=0o700)
+    _remove_stage(staging / key / name)
+    (staging / key / name).mkdir(mode=0o700)
+    with _opened(staging / key, name) as handle:
+        return Image(staging / key, name, _own(os.fstat(handle)))
+
+
+def remove_stages(staging: Path, key: str, *, unlock: bool) -> None:
+    """Remove those of a task, and what keeps its connections silent. Raises `OSError`."""
+    if unlock:
+        for each in (staging / key).iterdir() if (staging / key).is_dir() else ():
+            _unlock(each.parent, each.name)
+    _remove_stage(staging / key)
+
+
+def _remove_stage(path: Path) -> None:
+    if (why := remove_tree(path).why) is not None:
+        raise why
+
+
 def sealed(image: Image, facts: Mapping[str, Any]) -> tuple[str, int]:
     """Make a saved state durable and write its manifest. Its SHA-256, and the bytes of all files. Raises `OSError`, `BadImage`.
 
     facts: `runtime`, what that needs to restore it, and what else a restore must know.
     """
     with _opened(image.folder, image.name) as handle:
-        if _own(os.fstat(handle)) != image.identity:
-            raise BadImage("the folder of the snapshot was replaced")
+        _check_is(image, handle)
         for name in (DUMP_LOG, MANIFEST, f"{MANIFEST}.new"):  # an agent that died may have sealed it, or begun to
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=handle)
         with ThreadPoolExecutor(WORKERS) as pool:
             files = {name: _digest(handle, name, pool, durable=True) for name in _names(handle)}
-        content = json.dumps({"v": VERSION, **facts, "files": files}, sort_keys=True).encode()
-        new = os.open(f"{MANIFEST}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=handle)
-        with os.fdopen(new, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(new)
-        os.rename(f"{MANIFEST}.new", MANIFEST, src_dir_fd=handle, dst_dir_fd=handle)
-        os.fsync(handle)
+        digest = _manifest(image, handle, {"v": VERSION, **facts, "files": files})
+    return digest, sum(each["size"] for each in files.values())
+
+
+def coded(stage: Image, image: Image, form: SnapshotForm, facts: Mapping[str, Any]) -> tuple[str, int]:
+    """As `sealed`, of a state that was saved at a stage: the image gets its files in this form."""
+    from .coding import keep  # few nodes need what it imports
+
+    with _opened(stage.folder, stage.name) as source, _opened(image.folder, image.name) as handle:
+        _check_is(stage, source)
+        _check_is(image, handle)
+        names = [name for name in _names(source) if name != DUMP_LOG]
+        with ThreadPoolExecutor(WORKERS) as pool:
+            about, files = keep(form, names, source, handle, pool)
+        digest = _manifest(image, handle, {"v": CODED, **facts, "coding": about, "files": files})
+    return digest, sum(length for each in files.values() for length, _ in each["parts"])
+
+
+def _check_is(image: Image, handle: int) -> None:
+    if _own(os.fstat(handle)) != image.identity:
+        raise BadImage("the folder of the snapshot was replaced")
+
+
+def _manifest(image: Image, handle: int, said: Mapping[str, Any]) -> str:
+    """Write it durably, and the folders that lead to it. Its SHA-256."""
+    content = json.dumps(said, sort_keys=True).encode()
+    new = os.open(f"{MANIFEST}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=handle)
+    with os.fdopen(new, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(new)
+    os.rename(f"{MANIFEST}.new", MANIFEST, src_dir_fd=handle, dst_dir_fd=handle)
+    os.fsync(handle)
     for above in (image.name.split("/")[0], "."):
-        with _opened(image.folder, above) as handle:
-            os.fsync(handle)
-    return hashlib.sha256(content).hexdigest(), sum(each["size"] for each in files.values())
+        with _opened(image.folder, above) as outer:
+            os.fsync(outer)
+    return hashlib.sha256(content).hexdigest()
 
 
-def verified(folder: Path, attempt: int, rank: int, sha256: str) -> tuple[Image, dict[str, Any]]:
-    """The snapshot with a manifest of this digest, every file of which is as it says; and the manifest. Raises `BadImage`."""
+def verified(
+    folder: Path,
+    attempt: int,
+    rank: int,
+    sha256: str,
+    stage: Callable[[], Image] | None = None,
+    decryption_key: bytes | None = None,
+) -> tuple[Image, dict[str, Any]]:
+    """The snapshot with a manifest of this digest, every file of which is as it says; and the manifest. Raises `BadImage`.
+
+    stage: makes the folder that gets the files of one that is compressed or encrypted. decryption_key: this node's.
+    """
     try:
         name = _found(folder, attempt, rank, sha256) or image_name(attempt, rank)
         with _opened(folder, name) as handle:
@@ -120,18 +179,33 @@ def verified(folder: Path, attempt: int, rank: int, sha256: str) -> tuple[Image,
             if hashlib.sha256(content).hexdigest() != sha256:
                 raise BadImage("its manifest is not the one on record")
             manifest = json.loads(content)
-            if manifest["v"] != VERSION:
-                raise BadImage(f"its format is {manifest['v']}, and this release reads {VERSION}")
+            if manifest["v"] not in (VERSION, CODED):
+                raise BadImage(f"its format is {manifest['v']}, and this release reads {VERSION} and {CODED}")
             found, expected = {*_names(handle)} - {MANIFEST}, manifest["files"]
             if found != {*expected}:
                 raise BadImage(f"files are missing or were added: {', '.join(sorted(found ^ {*expected}))[:200]}")
-            with ThreadPoolExecutor(WORKERS) as pool:
-                for file, facts in expected.items():
-                    if _digest(handle, file, pool) != facts:
-                        raise BadImage(f"{file} was changed")
-            return Image(folder, name, _own(status), manifest["runtime"]), manifest
+            image = Image(folder, name, _own(status))
+            if manifest["v"] == CODED:
+                assert stage is not None
+                image = _decoded(handle, manifest, stage(), decryption_key)
+            else:
+                with ThreadPoolExecutor(WORKERS) as pool:
+                    for file, facts in expected.items():
+                        if _digest(handle, file, pool) != facts:
+                            raise BadImage(f"{file} was changed")
+            about = {"bytes": sum(facts["size"] for facts in expected.values())}
+            return replace(image, facts=manifest["runtime"], about=about), manifest
     except OSError as problem:
         raise BadImage(f"it cannot be read: {problem.strerror}") from None
+
+
+def _decoded(handle: int, manifest: Mapping[str, Any], stage: Image, decryption_key: bytes | None) -> Image:
+    """The stage with the files as they were. Raises `OSError`, `BadImage`."""
+    from .coding import read  # as `coded` does
+
+    with _opened(stage.folder, stage.name) as into, ThreadPoolExecutor(WORKERS) as pool:
+        read(manifest["coding"], manifest["files"], decryption_key, handle, into, pool)
+    return stage
 
 
 def discard_image(folder: Path, attempt: int, rank: int, sha256: str) -> None:
@@ -199,9 +273,14 @@ def _remove(folder: Path, outer: str, *names: str) -> None:
 
 def _remove_below(middle: int, inner: str) -> None:
     """Remove the image, and what keeps its connections silent until it is restored."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        unlock_saved(safe_open.read(middle, f"{inner}/{INVENTORY}", MAX_MANIFEST_BYTES))
+    _unlock(middle, inner)
     remove_below(middle, inner)
+
+
+def _unlock(folder: Path | int, name: str) -> None:
+    at = folder if isinstance(folder, int) else str(folder)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        unlock_saved(safe_open.read(at, f"{name}/{INVENTORY}", MAX_MANIFEST_BYTES))
 
 
 def _own_folder(folder: Path) -> int:

@@ -69,7 +69,12 @@ class EvictionDriver:
                     command.cause,
                     command.for_job,
                     how,
-                    {"save": command.save, "together": command.together, "park": command.park},
+                    {
+                        "save": command.save,
+                        "together": command.together,
+                        "park": command.park,
+                        "form": command.form.model_dump_json(),
+                    },
                 )
             else:
                 await self._shorten(task, command.grace, command.term_after)
@@ -264,11 +269,11 @@ class EvictionDriver:
         for key, task in self._tasks_of(command, verdicts):
             order = command.ordered_by.seq
             if task is not None and task.state == "parked":
-                self.background.spawn(self.parker.save(task, order))
+                self.background.spawn(self.parker.save(task, order, command.form))
             elif task is not None and task.state == "running" and task.ordered_snapshot != order:
                 task.ordered_snapshot = order
                 if verdicts[int(key.task)] == "new":
-                    self.background.spawn(self.saver.save_running(task, order, together=command.together))
+                    self.background.spawn(self.saver.save_running(task, order, command.form, together=command.together))
                 else:
                     self.background.spawn(self.saver.give_up(task, order))
 

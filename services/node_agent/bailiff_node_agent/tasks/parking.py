@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bailiff_bus.messages.commands import SnapshotRef, TaskSnapshot
+from bailiff_bus.messages.commands import SnapshotForm, SnapshotRef, TaskSnapshot
 from bailiff_bus.messages.reports import SnapshotStageReport, TaskReleasedReport, TaskRestoredReport
 from bailiff_core.humanize import memory_text
 from bailiff_core.model.snapshots import PARK
@@ -141,7 +141,7 @@ class Parker:
                 await runtime.unpark(task.key)
                 self.report_resumed(task)
 
-    async def save(self, task: LocalTask, order: int) -> None:
+    async def save(self, task: LocalTask, order: int, form: SnapshotForm) -> None:
         """Save it to disk. It stays parked until it is told that the log knows it. order: the record that ordered it."""
         if task.key in self._saving:
             return
@@ -157,18 +157,18 @@ class Parker:
         try:
             async with task.saves:
                 if task.state == "parked":
-                    await self._save(task, order, reach)
+                    await self._save(task, order, form, reach)
         except UnknownTask:
             return
         finally:
             self._saving.discard(task.key)
 
-    async def _save(self, task: LocalTask, order: int, reach: Any) -> None:
+    async def _save(self, task: LocalTask, order: int, form: SnapshotForm, reach: Any) -> None:
         runtime, image = self.context.runtimes[task.runtime], None
         try:
             if not runtime.capabilities.saves:
                 raise NotSaved("this node has no program that saves tasks")
-            image = await self.context.images.make(self.context.snapshots_folder / task.key.job, task.known_as, order)
+            image = await self.saver.image(task, form, order)
             reach("frozen")
             await runtime.unpark(task.key, stopped=True)
             dumped = await runtime.save(task.key, image, f"order-{order}")

@@ -5,10 +5,10 @@ it runs, and goes on.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from bailiff_bus.messages.commands import SnapshotForm
 from bailiff_bus.messages.reports import SnapshotStageReport
 from bailiff_core.records.facts import EvictionStage
 from bailiff_node_agent.agent_context import AgentContext
@@ -108,7 +108,7 @@ class Saver:
             raise NotSaved("it was killed meanwhile")  # and that is on record
         self.stages.reach(task, eviction, "stored", driver=DRIVER, sha256=digest, bytes=size)
 
-    async def save_running(self, task: LocalTask, order: int, *, together: bool) -> None:
+    async def save_running(self, task: LocalTask, order: int, form: SnapshotForm, *, together: bool) -> None:
         """Save the task, which goes on, and report how far that is. order: the record that ordered it."""
         runtime, began, image = self.context.runtimes[task.runtime], self.clock_and_ids.boot(), None
 
@@ -124,7 +124,7 @@ class Saver:
                     raise NotSaved("it ends")
                 if not runtime.capabilities.saves:
                     raise NotSaved("this node has no program that saves tasks")
-                image = await self.context.images.make(self.context.snapshots_folder / task.key.job, task.known_as, order)
+                image = await self.image(task, form, order)
                 dumped = await self._dumped_running(runtime, task, image, order, reach, together=together)
                 reach("dumped", bytes=await self.context.images.size(image))
             digest, size = await self.sealed(image, dumped)
@@ -168,6 +168,10 @@ class Saver:
         if self.context.evictions.get(str(task.key)) is None:
             await self.context.runtimes[task.runtime].thaw(task.key)
 
+    async def image(self, task: LocalTask, form: SnapshotForm, order: int | None = None) -> Image:
+        """An empty folder for a snapshot. order: the record that ordered it, of a task that goes on. Raises `OSError`."""
+        return await self.context.images.make(self.context.snapshots_folder / task.key.job, task.known_as, order, form)
+
     async def sealed(self, image: Image, dumped: Dumped) -> tuple[str, int]:
         """Digest and bytes. Raises `NotSaved`."""
         facts = {"driver": DRIVER, "runtime": dict(dumped.facts), "cpu": self.context.cpu_features}
@@ -195,15 +199,14 @@ class Saver:
         """The folder, made once for an eviction: the next agent waits for what is being written into it."""
         known = eviction.detail.get("image")
         if known is not None:
-            return Image(Path(known["folder"]), known["name"], tuple(known["identity"]))
+            return Image.from_data(known)
         try:
-            image = await self.context.images.make(self.context.snapshots_folder / task.key.job, task.known_as)
+            image = await self.image(task, SnapshotForm.model_validate_json(eviction.detail.get("form", "{}")))
         except OSError as problem:
             raise NotSaved(words(problem)) from None
         now = self.context.evictions.get(str(task.key))
         if now is not None:
-            about = {**asdict(image), "folder": str(image.folder)}
-            self.context.evictions.put(replace(now, detail={**now.detail, "image": about}))
+            self.context.evictions.put(replace(now, detail={**now.detail, "image": image.to_data()}))
         return image
 
     def _failed(self, task: LocalTask, eviction: RunningEviction, why: str) -> Outcome:
@@ -228,6 +231,9 @@ async def remove_older(context: AgentContext, task: LocalTask) -> None:
     Those before a stored one; all of a task that has ended well and not by an eviction; one that is not stored, as its task ended
     or its agent died before a record could name it.
     """
+    for key in {task.key, task.known_as}:
+        with suppress(OSError):
+            await context.images.clear(key, saved=True)
     this, stored, eviction = task.known_as.attempt, "stored" in task.stages, context.evictions.get(str(task.key))
     has_ended = task.messages.is_done or (task.exit_code == 0 and eviction is None)
     begun = eviction is not None and "image" in eviction.detail

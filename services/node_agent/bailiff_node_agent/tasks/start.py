@@ -296,13 +296,14 @@ class TaskStarter:
             raise BadImage("its parked processes are not here any more")
         if not launch.saves or snapshot.driver != DRIVER:
             raise BadImage("this node has no program that restores it")
-        folder, task = self.context.snapshots_folder / launch.key.job, int(launch.key.task)
-        image, manifest, took = await self.context.images.verify(folder, snapshot.attempt, task, snapshot.sha256)
+        folder = self.context.snapshots_folder / launch.key.job
+        image, manifest, took = await self.context.images.verify(folder, snapshot.attempt, launch.key, snapshot.sha256)
         if manifest["cpu"] != self.context.cpu_features:
             raise BadImage("this node's CPU has other features than the one on which it was saved")
         if image.facts.get("boot_id") not in (None, self.context.incarnation.boot_id):
             raise BadImage("the machine has restarted since it was saved, or is another one: its TCP connections are gone")
-        about = {"from_attempt": snapshot.attempt, "driver": snapshot.driver, "bytes": snapshot.bytes, "verified": took}
+        about = {"from_attempt": snapshot.attempt, "driver": snapshot.driver, "verified": took}
+        about |= {"bytes": snapshot.bytes, **image.about}
         if not launch.is_only_task or image.facts.get("frozen"):
             about |= {"waits": True, "stopped": image.facts.get("stopped", [])}
         return replace(image, about=about)
@@ -313,6 +314,8 @@ class TaskStarter:
             end = await self.context.runtimes[task.runtime].restored(task.key)
             if end is None:
                 return
+            with suppress(OSError):  # else with its release
+                await self.context.images.clear(task.known_as, saved=False)
             if end.why_not or end.anew:
                 why = end.why_not or "another task of its gang was not restored"
                 self._report_not_restored(task, why, **{name: end.about[name] for name in ("from_attempt", "driver")})

@@ -17,7 +17,7 @@ from . import safe_open
 from .isolation import enter
 
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-DUMP_LOG, RESTORE_LOG = "dump.log", "restore.log"
+DUMP_LOG, RESTORE_LOG, INVENTORY = "dump.log", "restore.log", "inventory.img"
 KILLED = 128
 POLL_S, PROBED_WITHIN_S = 0.005, 60
 FREE_IDS = 256  # for CRIU's own processes
