@@ -104,6 +104,13 @@ SNAPSHOT_DRIVERS = _pools(
     ("pool", "driver", "state"),
     "nodes that are not lost, by driver of snapshots and whether it works there",
 )
+PARKED_JOBS = _pools("bailiff_parked_jobs", "gauge", ("pool",), "jobs that are parked in the memory of their nodes")
+PARKING_MEMORY = _pools(
+    "bailiff_parking_memory_bytes",
+    "gauge",
+    ("pool", "state"),
+    "memory that nodes that are not lost keep for parked jobs, by whether it is in use",
+)
 LATE_STARTS = _pools(
     "bailiff_late_starts", "gauge", ("pool", "priority_class", "percent"), "jobs that started later than the start SLO"
 )

@@ -8,6 +8,8 @@ from bailiff_core.budgets.use import GPU_HOUR, hours_of, use_now
 from bailiff_core.model.claims import believed_less
 from bailiff_core.model.evictions import ActiveEviction, active_evictions
 from bailiff_core.model.mig import listed_devices, profile_of
+from bailiff_core.model.parking import parked_bytes
+from bailiff_core.model.snapshots import is_parked
 from bailiff_core.model.state import BudgetLevel, Node, PoolState, Task
 from bailiff_core.queue import start_slo
 
@@ -21,6 +23,8 @@ from .metrics import (
     MIG_DEVICES,
     NODES,
     OPEN_EVICTIONS,
+    PARKED_JOBS,
+    PARKING_MEMORY,
     PAUSED_JOBS,
     QUEUE_LENGTH,
     SNAPSHOT_DRIVERS,
@@ -49,6 +53,7 @@ def pool_samples(state: PoolState) -> Iterator[Sample]:
     yield from _devices(state)
     yield from _mig_devices(state)
     yield from _snapshot_drivers(state)
+    yield from _parking(state)
     for slo in start_slo.slo_status(state):
         labels = (slo.class_name, str(slo.percent))
         yield LATE_STARTS, labels, slo.late
@@ -125,6 +130,16 @@ def _snapshot_drivers(state: PoolState) -> Iterator[Sample]:
     for driver in sorted({each.driver for each in offers}):
         for name in ("works", "fails"):
             yield SNAPSHOT_DRIVERS, (driver, name), counts[driver, name]
+
+
+def _parking(state: PoolState) -> Iterator[Sample]:
+    """In use: by parked jobs, and by those that are evicted to be parked."""
+    yield PARKED_JOBS, (), sum(is_parked(state.jobs[name]) for name in state.parked)
+    offers = {node.machine_id: node.parking for node in state.nodes.values() if node.state != "lost" and node.parking is not None}
+    used = sum(size for machine, size in parked_bytes(state).items() if machine in offers)
+    kept = sum(offer.memory_bytes for offer in offers.values())
+    for name, size in (("in-use", used), ("free", max(0, kept - used))):
+        yield PARKING_MEMORY, (name,), size
 
 
 def _mig_devices(state: PoolState) -> Iterator[Sample]:

@@ -20,6 +20,8 @@ from bailiff_core.model.work_lost import Loss, loss_now
 from bailiff_core.records import facts
 from bailiff_eviction_executor.pending_messages import pending_commands, pending_saves
 from bailiff_log.accounting_rows import lost_work_of
+from bailiff_service.metrics import PARKED_JOBS, PARKING_MEMORY
+from bailiff_service.pool_metrics import pool_samples
 
 GIB = 1 << 30
 CRIU = facts.SnapshotOffer(driver="criu", version="4.2", bytes_per_s=10**9, cpu=digest("avx512"))
@@ -123,6 +125,9 @@ def test_the_memory_counts_from_the_start_of_the_eviction(story: Story) -> None:
     for name, fields in (("noticed", {}), ("parked", {"driver": "park", "bytes": 3 * GIB, "sha256": PARKED})):
         stage(story, "job", name, **fields)
     assert free(story) == 7 * GIB, "what it holds"
+    samples = {(metric, labels): value for metric, labels, value in pool_samples(story.state)}
+    assert (samples[PARKED_JOBS, ()], samples[PARKING_MEMORY, ("in-use",)]) == (1, 3 * GIB)
+    assert samples[PARKING_MEMORY, ("free",)] == 7 * GIB
     assert why_not_parked(story.state, story.job("more")) == ""
     story.holds()
 
@@ -154,7 +159,7 @@ def test_a_job_with_a_gpu_is_parked_only_where_a_driver_takes_its_memory() -> No
         assert why_not_parked(story.state, story.job("job")) == why
         if gpus:
             begins(story, "job")
-            assert parked_bytes(story.state, story.state.nodes[0]) == GIB + story.state.nodes[0].devices[0].memory_bytes
+            assert parked_bytes(story.state)["machine-n1"] == GIB + story.state.nodes[0].devices[0].memory_bytes
 
 
 def test_the_policy_may_park_no_jobs(story: Story) -> None:

@@ -3,6 +3,8 @@
 A node says how much memory it keeps for that, apart from what tasks may request. Jobs of one task are parked.
 """
 
+from collections import Counter
+
 from .evictions import ActiveEviction
 from .gpu_shares import shares_devices
 from .snapshots import BY_NODE, EXITED, checkpointing, is_parked
@@ -42,7 +44,7 @@ def why_not_parked(state: PoolState, job: Job) -> str:
         return f"{node.name} has no driver that takes its GPU memory"
     if not group.memory_bytes:
         return "it requests no memory, so nobody knows what parking it takes"
-    free = node.parking.memory_bytes - parked_bytes(state, node)
+    free = node.parking.memory_bytes - parked_bytes(state)[node.machine_id]
     return "" if memory_to_park(state, job) <= free else f"the memory that {node.name} keeps for parked jobs is in use"
 
 
@@ -60,16 +62,17 @@ def memory_to_park(state: PoolState, job: Job) -> int:
     return job.group(task.index).memory_bytes + sum(device.memory_bytes for device in devices)
 
 
-def parked_bytes(state: PoolState, node: Node) -> int:
-    """Returns the memory of the node's parked tasks, and of those that are evicted to be parked."""
-    total = 0
+def parked_bytes(state: PoolState) -> Counter[str]:
+    """Returns the memory of parked tasks, and of those that are evicted to be parked, by the id of their machine."""
+    held = Counter[str]()
     for job in map(state.jobs.__getitem__, state.parked):
         if is_parked(job):
             assert job.snapshot is not None
-            total += sum(each.bytes for each in job.snapshot.tasks if each.machine_id == node.machine_id)
+            for each in job.snapshot.tasks:
+                held[each.machine_id] += each.bytes
         if job.eviction is not None and job.eviction.parks:
-            total += memory_to_park(state, job) if job.tasks[0].node == node.number else 0
-    return total
+            held[state.nodes[job.tasks[0].node].machine_id] += memory_to_park(state, job)
+    return held
 
 
 def parked_on(state: PoolState, job: Job) -> Node | None:
