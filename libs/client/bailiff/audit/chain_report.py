@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from typing import TYPE_CHECKING
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead, Record, Wire, decode
 from bailiff_core.records.merkle import Frontier
@@ -100,5 +100,4 @@ async def entries(verifier: ChainVerifier, messages: AsyncIterable[Message], adv
 def unbroken(verifier: ChainVerifier, advice: str) -> None:
     """Raises `ClientError` with this advice if the chain is broken."""
     if verifier.broken is not None:
-        text = f"the chain is broken at seq {verifier.broken['seq']}: {verifier.broken['meaning']}"
-        raise ClientError(ExitCode.FOUND_WRONG, text, advice)
+        raise CheckFailed(f"the chain is broken at seq {verifier.broken['seq']}: {verifier.broken['meaning']}", advice)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff_bus import topics
 from bailiff_bus.port import open_producer
 from bailiff_core.humanize import duration_text
@@ -17,8 +17,7 @@ ALSO_IN = (topics.REQUESTS, topics.NODE_COMMANDS, topics.JOB_LOGS)
 async def erase_spec(client: Client, pool: str, job: Job) -> bool:
     """Writes a tombstone for the job's private data. Returns whether there was any. Raises `ClientError`."""
     if job.phase not in ENDED:
-        text = f"{job.id} has not ended: without its command it could not be started again"
-        raise ClientError(ExitCode.USAGE, text, f"bailiff cancel {job.id}")
+        raise UsageError(f"{job.id} has not ended: without its command it could not be started again", f"bailiff cancel {job.id}")
     key = f"{pool}/{job.id}/{job.spec_digest}".encode()
     newest = b""
     async for message in client.messages(topics.JOB_SPECS.name, await client.spans(topics.JOB_SPECS.name)):

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff_log.archive import connected, pick_pool
 
 
@@ -31,7 +31,7 @@ async def order(address: str, pool: str | None, reason: str, by: str) -> Ordered
         row = await pick_pool(connection, pool)
         if not row["broken"]:
             text = f"{row['name']}: the auditor has not found archived records that the log lacks"
-            raise ClientError(ExitCode.USAGE, text, "check that the auditor is running; it raises the alarm archive-log-lost")
+            raise UsageError(text, "check that the auditor is running; it raises the alarm archive-log-lost")
         await connection.execute(
             """INSERT INTO fork_orders (pool, head_seq, head_hash, reason, ordered_by) VALUES ($1, $2, $3, $4, $5)
                ON CONFLICT (pool, head_seq, head_hash) DO UPDATE SET reason = excluded.reason""",

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, TextIO, cast
 
 import orjson
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, ClientError, UsageError
 from bailiff_bus.port import Message
 from bailiff_log.message_json import message_from_json, message_to_json
 
@@ -127,11 +127,11 @@ class LogFile:
                 file.finish()
                 self.hashed = file
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ClientError(ExitCode.FOUND_WRONG, f"{self.path}: is damaged or truncated: {error}") from None
+            raise CheckFailed(f"{self.path}: is damaged or truncated: {error}") from None
         except OSError as error:
-            raise ClientError(ExitCode.USAGE, f"{self.path}: cannot be read: {error.strerror}") from None
+            raise UsageError(f"{self.path}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise ClientError(ExitCode.USAGE, f"{self.path}: is not UTF-8") from None
+            raise UsageError(f"{self.path}: is not UTF-8") from None
 
     def _whole(self, lines: TextIO) -> Iterator[str]:
         for number in count(1):
@@ -158,4 +158,4 @@ class LogFile:
             raise self._fault(number, f"expected offset, time, headers and value: {error!r}") from None
 
     def _fault(self, number: int, text: str, advice: str = "") -> ClientError:
-        return ClientError(ExitCode.USAGE, f"{self.path}:{number}: {text}", advice)
+        return UsageError(f"{self.path}:{number}: {text}", advice)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from bailiff.client.errors import ClientError, ExitCode, InvalidRequest
+from bailiff.client.errors import InvalidRequest, UsageError
 from bailiff_bus.port import Message
 from bailiff_core.model.document import parse_duration
 from bailiff_core.records.wire import time_value
@@ -41,7 +41,7 @@ def point(text: str, option: str) -> Point:
     try:
         return moment(text)
     except ValueError:
-        raise ClientError(ExitCode.USAGE, f"{option}: expected a record's number, {WANTED}; found {text!r}") from None
+        raise UsageError(f"{option}: expected a record's number, {WANTED}; found {text!r}") from None
 
 
 def moment(text: str) -> Point:

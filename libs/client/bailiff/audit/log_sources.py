@@ -9,7 +9,7 @@ from time import time_ns
 from typing import TYPE_CHECKING
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, NotFound, UsageError
 from bailiff_bus import topics
 from bailiff_bus.messages.seals import CheckpointCosigned, CheckpointRefused, LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
@@ -64,7 +64,7 @@ class Source:
         if self.start.next_seq:
             where = self.path if self.path is not None else "the archive"
             text = f"{where} begins with record {self.start.next_seq}: {what} needs the log from its first record on"
-            raise ClientError(ExitCode.USAGE, text, "use the folder with all segments, with a manifest that names them")
+            raise UsageError(text, "use the folder with all segments, with a manifest that names them")
 
 
 async def not_sealed(pool: str, read: Callable[[], AsyncGenerator[Message, None]]) -> ClientError:
@@ -79,7 +79,7 @@ async def not_sealed(pool: str, read: Callable[[], AsyncGenerator[Message, None]
     due = (now if first is None else first.time) + FIRST_SEAL_US - now
     when = f"is due in {duration_text(due)}" if due > 0 else f"was due {duration_text(-due)} ago: see that the auditor runs"
     advice = f"the first one {when} (unless BAILIFF_SEAL_SECONDS says otherwise)"
-    return ClientError(ExitCode.NOT_FOUND, f"{pool} has no seal yet", advice)
+    return NotFound(f"{pool} has no seal yet", advice)
 
 
 async def from_kafka(client: Client, pool: str | None, witnesses: Collection[str] = ()) -> Source:
@@ -132,7 +132,7 @@ def from_file(path: AnyPath, only: slice = slice(None)) -> Source:
         seals = [seal_from(each) for each in log.seals]
         cosigned = [CheckpointCosigned.model_validate_json(json.dumps(each)) for each in log.cosignatures]
     except (KeyError, TypeError, ValueError) as error:
-        raise ClientError(ExitCode.USAGE, f"{path}:1: a seal or cosignature cannot be read: {error!r}") from None
+        raise UsageError(f"{path}:1: a seal or cosignature cannot be read: {error!r}") from None
     return Source(log.pool, log.partition, log.messages, seals, ChainHead(log.pool), path=path, cosignatures=cosigned)
 
 

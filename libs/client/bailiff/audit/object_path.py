@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from bailiff.client import safe_write
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, ExitCode, UsageError
 from bailiff_log.extras import how_to_install
 
 INSTALL = how_to_install("s3")
@@ -21,7 +21,7 @@ class ObjectPath:
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
         if "/" not in self.address.partition("://")[2]:
-            raise ClientError(ExitCode.USAGE, f"{address}: expected BUCKET/PREFIX, as in s3://audit/pool-a")
+            raise UsageError(f"{address}: expected BUCKET/PREFIX, as in s3://audit/pool-a")
 
     def __str__(self) -> str:
         return self.address
@@ -83,7 +83,7 @@ def put(path: AnyPath, raw: bytes) -> None:
     try:
         path.put(raw)
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def _files(scheme: str) -> Any:
@@ -92,9 +92,9 @@ def _files(scheme: str) -> Any:
 
         return fsspec.filesystem(scheme, use_listings_cache=False)
     except ImportError as error:
-        raise ClientError(ExitCode.USAGE, f"{scheme}:// needs a package that is not installed: {error}", INSTALL) from None
+        raise UsageError(f"{scheme}:// needs a package that is not installed: {error}", INSTALL) from None
     except ValueError as error:
-        raise ClientError(ExitCode.USAGE, f"{scheme}://: {error}", "use s3://BUCKET/PREFIX") from None
+        raise UsageError(f"{scheme}://: {error}", "use s3://BUCKET/PREFIX") from None
 
 
 def _advice(error: str) -> str:

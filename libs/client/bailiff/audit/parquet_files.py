@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, UsageError
 from bailiff_core.records import ChainHead, Record, Wire, decode
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.subjects import jobs_of
@@ -160,7 +160,7 @@ async def _records(folder: AnyPath, segment: Segment) -> AsyncGenerator[tuple[Wi
             try:
                 yield wire, decode(wire), message.offset, verifier.head
             except UnreadableRecord as error:
-                raise ClientError(ExitCode.USAGE, f"{folder / segment.name}: {error}", "use a newer release") from None
+                raise UsageError(f"{folder / segment.name}: {error}", "use a newer release") from None
 
 
 def to_bytes(table: "pa.Table") -> bytes:
@@ -180,11 +180,11 @@ def read_table(path: AnyPath) -> "pa.Table":
     try:
         return parquet.read_table(pa.BufferReader(path.read_bytes()))
     except FileNotFoundError:
-        raise ClientError(ExitCode.FOUND_WRONG, f"{path} is missing", "write it: bailiff audit parquet FOLDER") from None
+        raise CheckFailed(f"{path} is missing", "write it: bailiff audit parquet FOLDER") from None
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror or error}") from None
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (pa.ArrowException, ValueError) as error:
-        raise ClientError(ExitCode.FOUND_WRONG, f"{path}: not a Parquet file, or damaged: {error}") from None
+        raise CheckFailed(f"{path}: not a Parquet file, or damaged: {error}") from None
 
 
 def write(path: AnyPath, table: "pa.Table") -> bytes:
@@ -210,4 +210,4 @@ def arrow() -> Any:
 
         return pyarrow
     except ImportError:
-        raise ClientError(ExitCode.USAGE, "Parquet needs pyarrow, which is not installed", INSTALL) from None
+        raise UsageError("Parquet needs pyarrow, which is not installed", INSTALL) from None

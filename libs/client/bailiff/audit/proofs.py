@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, NotFound, UsageError
 from bailiff_bus.messages.seals import LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.records.merkle import leaf_hash
@@ -67,7 +67,7 @@ async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[Sealin
     """
     first = source.start.next_seq
     if seq < first:
-        raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is missing: this log begins with record {first}")
+        raise NotFound(f"{source.pool}#{seq} is missing: this log begins with record {first}")
     verifier, tree, leaves = ChainVerifier(source.pool), source.tree.copy(), list[bytes]()
     verifier.resume(source.start, "", -1, ())
     wanted: Message | None = None
@@ -81,8 +81,7 @@ async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[Sealin
         if tree.size == seal.size:
             break
     if wanted is None or tree.root().hex() != seal.root:
-        text = f"the log's first {seal.size} records are not those that were sealed"
-        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+        raise CheckFailed(f"the log's first {seal.size} records are not those that were sealed", "see: bailiff audit verify")
     return make_proof(source.pool, seq, wanted.headers, wanted.value, seal, source.tree.followed_by(leaves), keys)
 
 
@@ -95,7 +94,7 @@ def checked(file: AnyPath, trust: list[str]) -> Checked:
     try:
         text = file.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise ClientError(ExitCode.USAGE, f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+        raise UsageError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
     try:
         proved = check_proof(text, trust)
     except VerificationFailed as no:

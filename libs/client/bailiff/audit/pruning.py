@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, UsageError
 from bailiff_bus.messages.seals import LogSealed
 from bailiff_log.archive import connected, pick_pool
 
@@ -43,17 +43,15 @@ async def verified_folder(path: Path, trusted: Sequence[str]) -> SegmentFolder:
     source = from_file(path)
     folder = source.folder
     if folder is None:
-        raise ClientError(
-            ExitCode.USAGE, f"{path} is not a folder of segments", "create one: bailiff audit export FOLDER --segment N"
-        )
+        raise UsageError(f"{path} is not a folder of segments", "create one: bailiff audit export FOLDER --segment N")
     if not any(isinstance(body, LogSealed) for body in folder.seals):
-        raise ClientError(ExitCode.USAGE, f"{path}: nothing in it is sealed", "retry after the auditor has sealed it")
+        raise UsageError(f"{path}: nothing in it is sealed", "retry after the auditor has sealed it")
     faults = "; ".join(folder.faults())
     if not faults:
         found = await verified(source, trusted)
         faults = "; ".join(filter(None, [found["broken"]["meaning"] if found["broken"] else "", found["seal_problem"]]))
     if faults:
-        raise ClientError(ExitCode.FOUND_WRONG, f"{path}: {faults}", UNCHANGED)
+        raise CheckFailed(f"{path}: {faults}", UNCHANGED)
     return folder
 
 
@@ -93,7 +91,7 @@ async def _why_kept(connection: Any, pool: int, closed: Closed, older_than: time
         return f"the archive does not have record {last}"
     if row["hash"].hex() != closed.head.hash:
         text = f"record {last} of the archive is another than in {closed.segment.name}"
-        raise ClientError(ExitCode.FOUND_WRONG, text, "nothing after it was deleted; see: bailiff audit verify")
+        raise CheckFailed(text, "nothing after it was deleted; see: bailiff audit verify")
     if (row["sealed"] or 0) <= last:
         return f"record {last} is not sealed in the archive"
     return f"record {last} is younger" if row["young"] else ""
@@ -114,7 +112,7 @@ async def _remove(connection: Any, pool: int, first: int, closed: Closed) -> Non
             closed.peaks,
         )
         if moved != "UPDATE 1":
-            raise ClientError(ExitCode.FOUND_WRONG, "another prune of this archive is running")
+            raise CheckFailed("another prune of this archive is running")
         await connection.execute(
             'DELETE FROM orphans WHERE pool = $1 AND "offset" < (SELECT "offset" FROM records WHERE pool = $1 AND seq = $2)',
             pool,

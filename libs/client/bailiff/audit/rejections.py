@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed
 from bailiff_bus.port import Message
 from bailiff_core.fold import apply
 from bailiff_core.model.state import PoolState
@@ -41,4 +41,4 @@ async def judge_rejections(requests: RequestVerifier, messages: AsyncGenerator[M
             except Exception as error:  # noqa: BLE001 - a log that was tampered with may fail anywhere in the fold
                 requests.cannot_follow(record, error)
                 return
-    raise ClientError(ExitCode.FOUND_WRONG, "the log changed between its two readings", "try again")
+    raise CheckFailed("the log changed between its two readings", "try again")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, NotFound
 from bailiff_bus.port import Message
 from bailiff_core.records import Wire
 from bailiff_core.records.facts import NodeLost, PolicyApplied, ProposalReceived, TaskReleased, TaskVanished, WriterStarted
@@ -200,8 +200,7 @@ async def replay(
             f"the log ends with record {survey.end}, but it was replayed up to record {known[0]} before: its tail was cut"
         )
     if survey.begin > survey.end and survey.sound and known is None:
-        text = f"no record of {pool} is in the requested range"
-        raise ClientError(ExitCode.NOT_FOUND, text, "to see where the log ends: bailiff audit verify")
+        raise NotFound(f"no record of {pool} is in the requested range", "to see where the log ends: bailiff audit verify")
     deciders = _assign_engines(survey, store)
     async with AsyncExitStack() as stack:
         for each in deciders:
@@ -387,8 +386,7 @@ async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list
             part.engine["cycles"] += 1
             cycles += 1
     if (seq, bytes_read) != (survey.end, survey.bytes_read):
-        text = "the log changed between its two readings: the replayed records are not the verified ones"
-        raise ClientError(ExitCode.FOUND_WRONG, text, "try again")
+        raise CheckFailed("the log changed between its two readings: the replayed records are not the verified ones", "try again")
     return cycles
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from pydantic import ValidationError
 
 from bailiff.client import safe_write
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff_log.seals import SealChain
 
 from .segments import Count, Digest, SegmentFolder, Strict
@@ -69,10 +69,10 @@ def read(path: Path, content: type[Content]) -> Content | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror}") from None
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     except ValidationError as error:
         text = f"{path}: not a file of `bailiff audit {command} --resume`: {error.errors()[0]['msg']}"
-        raise ClientError(ExitCode.USAGE, text, f"name another file, or remove it to {command} everything") from None
+        raise UsageError(text, f"name another file, or remove it to {command} everything") from None
 
 
 def last_replayed(path: Path, pool: str) -> tuple[int, str] | None:
@@ -83,7 +83,7 @@ def last_replayed(path: Path, pool: str) -> tuple[int, str] | None:
     """
     found = read(path, ReplayedRecords)
     if found is not None and found.pool != pool:
-        raise ClientError(ExitCode.USAGE, f"{path} is of {found.pool}, not of {pool}", "name a file of its own for each pool")
+        raise UsageError(f"{path} is of {found.pool}, not of {pool}", "name a file of its own for each pool")
     return (found.seq, found.hash) if found is not None else None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, ClientError, UsageError
 from bailiff_bus.messages.seals import LogSealed, SealingKey
 from bailiff_core.records import Wire, decode
 from bailiff_core.records.merkle import Frontier, consistency_path, consistent, leaf_hash
@@ -107,7 +107,7 @@ async def write_all(folder: SegmentFolder, chain: SealChain) -> list[Segment]:
         tree.extend(leaves)
         seal = next((each for each in chain.seals if each.size >= tree.size), None)
         if seal is None:
-            raise ClientError(ExitCode.FOUND_WRONG, f"{folder.folder}: {segment.records} are under no seal")
+            raise CheckFailed(f"{folder.folder}: {segment.records} are under no seal")
         if seal.size == tree.size:
             _write(folder, chain, Unproved(segment, tree, seal, []), [])
         else:
@@ -115,9 +115,7 @@ async def write_all(folder: SegmentFolder, chain: SealChain) -> list[Segment]:
     for each in waiting:
         closing = folder.closing
         if closing is None or closing.size != each.tree.size + len(each.leaves):
-            raise ClientError(
-                ExitCode.FOUND_WRONG, f"{folder.folder}: nothing shows that {each.segment.records} are under a seal"
-            )
+            raise CheckFailed(f"{folder.folder}: nothing shows that {each.segment.records} are under a seal")
         _write(folder, chain, each, closing.path, _step(each) if each.leaves else None)
     return written
 
@@ -144,7 +142,7 @@ def _write(folder: SegmentFolder, chain: SealChain, what: Unproved, path: Sequen
     )
     if not _leads_to_seal(what.tree, proof, seal):
         text = f"{segment.name}: its records are not those that were sealed"
-        raise ClientError(ExitCode.FOUND_WRONG, text, f"see: bailiff audit verify --archive {folder.folder}")
+        raise CheckFailed(text, f"see: bailiff audit verify --archive {folder.folder}")
     document = proof.model_dump(exclude=None if step is not None else {"step"})
     put(folder.folder / parquet_files.names(segment)[2], (json.dumps(document, indent=1) + "\n").encode())
 
@@ -166,7 +164,7 @@ def _exists(path: AnyPath) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror or error}") from None
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 # --- checks

@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import AsyncIterable, Sequence
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, NotFound, UsageError
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.humanize import count_text
@@ -58,12 +58,11 @@ async def write_segments(
     manifest = read_manifest(folder)
     known = manifest.segments if manifest is not None else []
     if manifest is not None and (manifest.pool, manifest.size) != (pool, size):
-        text = f"{folder} has segments of {manifest.size} records of {manifest.pool}"
-        raise ClientError(ExitCode.USAGE, text, "choose another folder")
+        raise UsageError(f"{folder} has segments of {manifest.size} records of {manifest.pool}", "choose another folder")
     ends = known[-1].last_seq + 1 if known else start.next_seq
     if start.next_seq % size or start.next_seq > ends:
         text = f"the log is there from record {start.next_seq} on only, and the folder ends before record {ends}"
-        raise ClientError(ExitCode.USAGE, text, "use the folder with the earlier records, or a size that divides that seq")
+        raise UsageError(text, "use the folder with the earlier records, or a size that divides that seq")
     seals = valid_seals(published)
     sizes = [seal.size for seal in seals if isinstance(seal, LogSealed)]
     verifier, tree, base = ChainVerifier(pool), tree.copy(), tree
@@ -92,14 +91,14 @@ async def write_segments(
                 write_manifest(folder, pool, partition, size, [*known, *written], seals, cosigned)
         elif existing.after != verifier.head.hash:
             text = f"{existing.name} ends with another record {verifier.head.next_seq - 1} than the log: one of them was changed"
-            raise ClientError(ExitCode.FOUND_WRONG, text, "nothing was overwritten; see: bailiff audit verify")
+            raise CheckFailed(text, "nothing was overwritten; see: bailiff audit verify")
         before, base, lines, later = verifier.head, tree.copy(), [], []
     segments = [*known, *written]
     if not segments:
         has = "its newest seal covers" if sizes else "it has"
         reached = count_text(sizes[-1] if sizes else verifier.head.next_seq, "record")
         text = f"{pool} has no whole segment of {count_text(size, 'record')} yet: {has} {reached}; nothing was written"
-        raise ClientError(ExitCode.NOT_FOUND, text, "export it later, or with a smaller --segment N")
+        raise NotFound(text, "export it later, or with a smaller --segment N")
     covered = segments[-1].last_seq + 1
     above = next((body for body in seals if isinstance(body, LogSealed) and body.size > covered), None)
     closing = None
@@ -116,8 +115,7 @@ def _closing(base: Frontier, later: list[bytes], seal: LogSealed) -> Consistency
     for leaf in leaves:
         tree.append(leaf)
     if tree.root().hex() != seal.root:
-        text = f"the log's first {seal.size} records are not those that were sealed"
-        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+        raise CheckFailed(f"the log's first {seal.size} records are not those that were sealed", "see: bailiff audit verify")
     return ConsistencyProof(base.size, tuple(consistency_path(base.size, seal.size, base.followed_by(leaves))))
 
 

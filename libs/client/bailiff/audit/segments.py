@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, UsageError
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead
@@ -125,7 +125,7 @@ class SegmentFolder:
             advice = (
                 f"name the file in it: {log}" if log is not None else f"create one: bailiff audit export {folder} --segment N"
             )
-            raise ClientError(ExitCode.USAGE, f"{folder}: not a folder of segments: it has no {MANIFEST}", advice)
+            raise UsageError(f"{folder}: not a folder of segments: it has no {MANIFEST}", advice)
         self.manifest, self.number = manifest, only.start or 0
         self.pool, self.partition, self.segments = manifest.pool, manifest.partition, manifest.segments[only]
         self.following = next(iter(manifest.segments[only.stop :]), None) if only.stop is not None else None
@@ -231,7 +231,7 @@ def _file_fault(segment: Segment, found: HashedFile | str | None) -> str:
 
 
 def _unreadable(folder: AnyPath, error: Exception) -> ClientError:
-    return ClientError(ExitCode.USAGE, f"{folder / MANIFEST}: a part of it is missing or changed: {error!r}")
+    return UsageError(f"{folder / MANIFEST}: a part of it is missing or changed: {error!r}")
 
 
 def seal_to(body: SealBody) -> dict[str, Any]:
@@ -253,8 +253,8 @@ def read_manifest(folder: AnyPath) -> Manifest | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror}") from None
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "as a whole"
-        raise ClientError(ExitCode.USAGE, f"{path}: invalid manifest of segments: {where}: {first['msg']}") from None
+        raise UsageError(f"{path}: invalid manifest of segments: {where}: {first['msg']}") from None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bailiff.client import safe_write
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, UsageError
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed
 from bailiff_bus.port import Message
 from bailiff_core.records.merkle import leaf_hash, root_of
@@ -116,8 +116,7 @@ async def write_tiles(
             break
     partial = dict(tree.partial())
     if tree.size != seal.size or _root(tree) != seal.root:
-        text = f"the log's first {seal.size} records are not those that were sealed"
-        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+        raise CheckFailed(f"the log's first {seal.size} records are not those that were sealed", "see: bailiff audit verify")
     for path, content in partial.items():
         files += _put(folder / path, content)
     note = Note.parse(seal.checkpoint)
@@ -142,13 +141,13 @@ def _size_of(folder: Path, seal: LogSealed) -> int:
     except FileNotFoundError:
         return 0
     except (OSError, UnicodeDecodeError, NoteError) as error:
-        raise ClientError(ExitCode.USAGE, f"{folder / CHECKPOINT}: cannot be read: {error}") from None
+        raise UsageError(f"{folder / CHECKPOINT}: cannot be read: {error}") from None
     origin = seal.checkpoint.partition("\n")[0]
     if there.origin != origin:
-        raise ClientError(ExitCode.USAGE, f"{folder} has the tiles of {there.origin}, not of {origin}", "use another folder")
+        raise UsageError(f"{folder} has the tiles of {there.origin}, not of {origin}", "use another folder")
     if there.size > seal.size:
         text = f"{folder} has {there.size} records, but the newest seal is over {seal.size}: the log was cut, or is an older copy"
-        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+        raise CheckFailed(text, "see: bailiff audit verify")
     return there.size
 
 
@@ -162,7 +161,7 @@ def _put(path: Path, content: bytes, *, replace: bool = False) -> bool:
         return False
     if there is not None and not replace:
         text = f"{path} has other hashes than the log: one of them was changed"
-        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify; a new folder is written anew")
+        raise CheckFailed(text, "see: bailiff audit verify; a new folder is written anew")
     safe_write.put(path, content)
     return True
 

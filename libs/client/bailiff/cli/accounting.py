@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 
 from .job_list import Several, each_of
 from .jobs import moment_of
@@ -95,7 +95,7 @@ async def _report(session: Session, month: str, output: Format, others: Sequence
     from bailiff.tables.accounting import month_tables
 
     if any(others) or output is Format.CSV:
-        raise ClientError(ExitCode.USAGE, "--month takes no other option than --pool and --output table, json or yaml")
+        raise UsageError("--month takes no other option than --pool and --output table, json or yaml")
     found = await month_report(session.settings, session.pool, month)
     session.output = Output(output.value)
     session.show(found, lambda: month_tables(found))

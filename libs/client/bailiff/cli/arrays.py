@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 
 if TYPE_CHECKING:
     from bailiff.client import job_parser
@@ -37,12 +37,12 @@ def array_in(text: str) -> Array:
     form = FORM.fullmatch(text)
     wanted = "a number of jobs or their indices, as in 8, 1,3,7-9 or, with at most 8 at a time, 0-99%8"
     if form is None:
-        raise ClientError(ExitCode.USAGE, f"--array: expected {wanted}; found {text!r}")
+        raise UsageError(f"--array: expected {wanted}; found {text!r}")
     indices = range(int(form["indices"][:9])) if form["indices"].isdigit() else _listed(form["indices"].split(","))
     if indices is None or form["limit"] in ("", "0"):
-        raise ClientError(ExitCode.USAGE, f"--array: expected {wanted}; found {text!r}")
+        raise UsageError(f"--array: expected {wanted}; found {text!r}")
     if not 1 <= len(indices) <= MOST:
-        raise ClientError(ExitCode.USAGE, f"--array: expected 1 to {MOST} jobs, found {len(indices)}")
+        raise UsageError(f"--array: expected 1 to {MOST} jobs, found {len(indices)}")
     return Array(tuple(indices), int(form["limit"][:9]) if form["limit"] else None)
 
 

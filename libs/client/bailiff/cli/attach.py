@@ -8,7 +8,7 @@ import typer
 
 from bailiff.attach.detach_keys import DEFAULT, InvalidKeys, parse_keys
 from bailiff.client.answers import job_in
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, ExitCode, UsageError
 from bailiff_core.humanize import exit_text
 
 from .session import Session, command
@@ -49,7 +49,7 @@ async def attach_terminal(
     try:
         terminal = LocalTerminal(parse_keys(detach_keys))
     except InvalidKeys as error:
-        raise ClientError(ExitCode.USAGE, f"--detach-keys: {error}") from None
+        raise UsageError(f"--detach-keys: {error}") from None
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     assert this is not None
     received = list[int]()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bailiff.client.answers import not_found, require_accepted
-from bailiff.client.errors import ClientError, ExitCode, NodeNotFound
+from bailiff.client.errors import NodeNotFound, UsageError
 from bailiff_core.humanize import duration_text
 
 from .jobs import Reason, micros_of
@@ -62,10 +62,9 @@ async def drain(
         if dry_run:
             session.say("nothing was requested (--dry-run)")
         elif not yes and not (session.for_people and on_terminal()):
-            advice = "use --yes, or --dry-run to see the affected jobs"
-            raise ClientError(ExitCode.USAGE, f"drain {node}: confirmation is required", advice)
+            raise UsageError(f"drain {node}: confirmation is required", "use --yes, or --dry-run to see the affected jobs")
         elif not yes and not typer.confirm(f"Drain {node}?"):
-            raise ClientError(ExitCode.USAGE, f"drain {node}: not confirmed, nothing was requested")
+            raise UsageError(f"drain {node}: not confirmed, nothing was requested")
         seq = None
         if not dry_run:
             body = DrainNode(node=node, mode=mode, deadline=within, reason=reason)
@@ -89,5 +88,5 @@ def node_of(state: PoolState, name: str) -> Node:
 def _mode(graceful: bool, quick: bool, fast: bool) -> Mode:
     modes = [name for name, given in (("graceful", graceful), ("quick", quick), ("fast", fast)) if given]
     if len(modes) > 1:
-        raise ClientError(ExitCode.USAGE, f"drain: --{modes[0]} and --{modes[1]} are mutually exclusive", "use one of them")
+        raise UsageError(f"drain: --{modes[0]} and --{modes[1]} are mutually exclusive", "use one of them")
     return "quick" if quick else "fast" if fast else "graceful"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, ExitCode, UsageError
 
 from .session import LOCAL, Session, command
 
@@ -55,15 +55,13 @@ async def keep(
         else:
             engine = engine_store.running_engine() if source is None else engine_store.load_engine(source)
     except engine_store.EngineError as no:
-        raise ClientError(ExitCode.USAGE, str(no)) from None
+        raise UsageError(str(no)) from None
     if digest is not None and not (len(digest) >= 12 and engine.digest.startswith(digest)):
         text = f"found engine {engine.digest} ({engine}), expected {digest}: not stored"
-        raise ClientError(ExitCode.FOUND_WRONG, text, "use the release, tag or commit that wrote the records")
+        raise CheckFailed(text, "use the release, tag or commit that wrote the records")
     try:
         path = engine_store.store_engine(store, engine)
     except OSError as error:
-        raise ClientError(
-            ExitCode.USAGE, f"{store}: cannot be written: {error.strerror}", "set another folder: BAILIFF_ENGINES"
-        ) from None
+        raise UsageError(f"{store}: cannot be written: {error.strerror}", "set another folder: BAILIFF_ENGINES") from None
     found = {"engine": str(engine), "digest": engine.digest, "path": str(path)}
     session.show(found, lambda: f"{engine}: {path}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff_core.humanize import count_text
 
 from .log_source import mark_end
@@ -50,7 +50,7 @@ async def show_events(
     from bailiff_core.model.state import PoolState
 
     if job and of_job:
-        raise ClientError(ExitCode.USAGE, "--job and JOB are mutually exclusive")
+        raise UsageError("--job and JOB are mutually exclusive")
     job = job or of_job
     types = dict.fromkeys(known_word(name) for name in type_ or [])
     if export is not None and (follow or export.suffix not in WRITERS):
@@ -59,7 +59,7 @@ async def show_events(
             if follow
             else f"--export: expected a file that ends in .jsonl or .csv, found {export.name}"
         )
-        raise ClientError(ExitCode.USAGE, text)
+        raise UsageError(text)
     begin = from_seq if from_seq is not None else 0
     latest: deque[EventRow] | None = deque(maxlen=LATEST) if from_seq is None and export is None else None
     rows: list[EventRow] = []
@@ -95,7 +95,7 @@ def known_word(name: str) -> str:
 
     found = {word.lower(): word for word in WORDS}.get(name.lower())
     if found is None:
-        raise ClientError(ExitCode.USAGE, f"--type: unknown event {name!r}", f"known events: {', '.join(WORDS)}")
+        raise UsageError(f"--type: unknown event {name!r}", f"known events: {', '.join(WORDS)}")
     return found
 
 

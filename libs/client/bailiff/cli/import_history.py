@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff.simulation import options
 from bailiff.simulation.history import ImportOptions, run_import
 from bailiff.simulation.options import opt
@@ -53,7 +53,7 @@ def slurm(
     what is unknown. docs/how-to/import-history.md is the guide.
     """
     if tier not in (None, "qos", "partition"):
-        raise ClientError(ExitCode.USAGE, f"--tier: expected qos or partition, found {tier!r}")
+        raise UsageError(f"--tier: expected qos or partition, found {tier!r}")
     reader, config, values = (options.simulator(f"history.{name}") for name in ("slurm", "slurm_config", "values"))
     with options.simulator_errors():
         named = fields.split(",") if fields else ()
@@ -113,7 +113,7 @@ def _report(session: Session, source: Any, chosen: ImportOptions) -> None:
 
     check(chosen.errors)
     if chosen.folder.exists() and not chosen.folder.is_dir():
-        raise ClientError(ExitCode.USAGE, f"--out: {chosen.folder} is not a folder")
+        raise UsageError(f"--out: {chosen.folder} is not a folder")
     warn = lambda line: session.err.print(line, markup=False, soft_wrap=True)  # noqa: E731
     with options.progress_bar(session.err) as progress:
         found = run_import(source, chosen, warn, progress)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bailiff.client.answers import ANSWER_WITHIN
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 
 PORT_VARIABLE = "BAILIFF_PORT"
 
@@ -149,8 +149,8 @@ def topology_of(required: str | None, preferred: str | None) -> dict[str, str] |
             continue
         name, colon, level = text.partition(":")
         if not (colon and name and level):
-            raise ClientError(ExitCode.USAGE, f'--{option}: expected NAME:LEVEL, as in racks:rack, found "{text}"')
+            raise UsageError(f'--{option}: expected NAME:LEVEL, as in racks:rack, found "{text}"')
         if found.setdefault("topology", name) != name:
-            raise ClientError(ExitCode.USAGE, f"--near: expected a level of {found['topology']}, as in --topology, found {text}")
+            raise UsageError(f"--near: expected a level of {found['topology']}, as in --topology, found {text}")
         found[kind] = level
     return found or None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bailiff.client.answers import no_such_job
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, ExitCode, UsageError
 
 from .session import Session, command
 
@@ -56,7 +56,7 @@ def micros_of(option: str, text: str) -> int:
     try:
         found = parse_duration(duration(int(text) if text.isdigit() else text))
     except ValueError as error:
-        raise ClientError(ExitCode.USAGE, f"{option}: {error}") from None
+        raise UsageError(f"{option}: {error}") from None
     assert isinstance(found, int)
     return found
 
@@ -75,7 +75,7 @@ def pairs_of(field: str, texts: Sequence[str]) -> dict[str, str]:
         return dict(pair(text) for text in texts)
     except ValueError as error:
         option = {"secrets": "secret", "labels": "label"}.get(field, field).replace("_", "-")
-        raise ClientError(ExitCode.USAGE, f"--{option}: {error}") from None
+        raise UsageError(f"--{option}: {error}") from None
 
 
 # --- describe

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bailiff.client.answers import require_accepted
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 
 from . import requests  # noqa: F401 - `key revoke`
 from .session import OFFLINE, Session, command
@@ -74,9 +74,9 @@ async def key_certify(
     except ValidationError as error:
         from bailiff_bus.validation_errors import describe_errors
 
-        raise ClientError(ExitCode.USAGE, describe_errors(error.errors(include_url=False))) from None
+        raise UsageError(describe_errors(error.errors(include_url=False))) from None
     except (KeyFileError, OSError) as error:
-        raise ClientError(ExitCode.USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
     session.show(made.to_data(), lambda: f"{folder}: certificate of {made.role} {made.name} for {days} days, key {made.key}")
 
 
@@ -110,9 +110,9 @@ def _new_key(file: Path) -> bytes:
     try:
         write(file, key_text(private), mode=0o600, only_new=True)
     except FileExistsError:
-        raise ClientError(ExitCode.USAGE, f"{file} exists already", "keys are never overwritten: choose another file") from None
+        raise UsageError(f"{file} exists already", "keys are never overwritten: choose another file") from None
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
+        raise UsageError(f"{file}: cannot be written: {error.strerror}") from None
     return private
 
 

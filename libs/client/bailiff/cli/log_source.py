@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import NotFound, UsageError
 
 from .session import Session
 
@@ -51,14 +51,14 @@ async def source_of(
     from bailiff_log.cosignatures import witness_keys
 
     if file is not None and archive is not None:
-        raise ClientError(ExitCode.USAGE, "--file and --archive are mutually exclusive", "use one")
+        raise UsageError("--file and --archive are mutually exclusive", "use one")
     path = path_of(archive) if archive is not None and not is_database(archive) else file
     async with AsyncExitStack() as opened:
         if path is not None:
             source = from_file(path)
             if session.pool not in (None, source.pool):
                 text = f"{path} is a log of {source.pool}, not of {session.pool}"
-                raise ClientError(ExitCode.NOT_FOUND, text, f"use --pool {source.pool}, or another file")
+                raise NotFound(text, f"use --pool {source.pool}, or another file")
         elif archive is not None:
             source = await opened.enter_async_context(from_archive(archive, session.pool))
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 
 from .session import Session, command
 
@@ -47,11 +47,11 @@ async def plan(
 
     if live is not None:
         if snapshot is not None:
-            raise ClientError(ExitCode.USAGE, f"--live uses the live pool and takes no snapshot, found {snapshot!r}")
+            raise UsageError(f"--live uses the live pool and takes no snapshot, found {snapshot!r}")
         await _ask_live(session, live)
         return
     if snapshot is None:
-        raise ClientError(ExitCode.USAGE, "expected a snapshot, found nothing", PLANS)
+        raise UsageError("expected a snapshot, found nothing", PLANS)
     source = read_source(snapshot)
     found = snapshot_from(source)
     try:
@@ -86,5 +86,5 @@ def actions_from(text: str | None) -> tuple[PlanAction, ...]:
     unknown = [each for each in named if each not in ALL_ACTIONS]
     if unknown or not named:
         found = f"found {unknown[0]!r}" if unknown else "found none"
-        raise ClientError(ExitCode.USAGE, f"--actions: expected some of {', '.join(ALL_ACTIONS)}, {found}")
+        raise UsageError(f"--actions: expected some of {', '.join(ALL_ACTIONS)}, {found}")
     return tuple(action for action in ALL_ACTIONS if action in named)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +65,6 @@ def confirm(session: Session, what: str, sentences: Sequence[str], why: str) -> 
     if len(sentences) > MAX_SENTENCES:
         session.err.print(f"and {len(sentences) - MAX_SENTENCES} more")
     if not on_terminal():
-        raise ClientError(ExitCode.USAGE, f"{what}: {why}: confirmation is required", "use --yes to do it without a question")
+        raise UsageError(f"{what}: {why}: confirmation is required", "use --yes to do it without a question")
     if not typer.confirm("Apply it?" if "policy" in what or "project" in what else "Do it?", err=True):
-        raise ClientError(ExitCode.USAGE, f"{what}: not confirmed, nothing was requested")
+        raise UsageError(f"{what}: not confirmed, nothing was requested")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bailiff.client.answers import job_in
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 
 from .session import Session, command
 
@@ -49,9 +49,7 @@ async def port_forward(
             try:
                 server = await asyncio.start_server(forward.serve, "127.0.0.1", at)
             except OSError as error:
-                raise ClientError(
-                    ExitCode.USAGE, f"cannot listen on 127.0.0.1:{at}: {error}", "choose another --local-port"
-                ) from None
+                raise UsageError(f"cannot listen on 127.0.0.1:{at}: {error}", "choose another --local-port") from None
             async with server:
                 local = server.sockets[0].getsockname()[1]
                 session.say(f"127.0.0.1:{local} leads to port {number} of {job}; Ctrl-C ends it")
@@ -74,4 +72,4 @@ def port_of(job: Job, port: int | None) -> int:
         return port
     known = ", ".join(map(str, declared)) or "none; submit it with --port"
     what = f"{job.id} does not declare port {port}" if port is not None else "which port?"
-    raise ClientError(ExitCode.USAGE, f"{what}; the ports of {job.id}: {known}")
+    raise UsageError(f"{what}; the ports of {job.id}: {known}")

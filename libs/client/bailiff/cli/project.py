@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bailiff.client.answers import ANSWER_WITHIN, require_accepted
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, ExitCode, UsageError
 
 from .job_list import LIMIT, Several, each_of, say_more
 from .jobs import Reason, watch_or_show
@@ -128,7 +128,7 @@ async def update(session: Session, project: Name, options: ProjectOptions, reaso
 
     fields = fields_of(options)
     if not fields:
-        raise ClientError(ExitCode.USAGE, "project update: nothing to change", "bailiff project update PROJECT --gpus 8")
+        raise UsageError("project update: nothing to change", "bailiff project update PROJECT --gpus 8")
     await _change(session, project, lambda policy, _: projects.with_changed(policy, project, fields), "changed", reason, yes)
 
 
@@ -225,11 +225,11 @@ def _by_model(option: str, texts: Sequence[str]) -> dict[str, int | None]:
     for text in texts:
         name, equals, number = text.partition("=")
         if not name or not equals or name in found:
-            raise ClientError(ExitCode.USAGE, f"{option}: expected each model once, as in h100=8, found {text!r}")
+            raise UsageError(f"{option}: expected each model once, as in h100=8, found {text!r}")
         try:
             found[name] = None if number == "none" else _gpus(number)
         except ValueError as error:
-            raise ClientError(ExitCode.USAGE, f"{option}: {name}: {error}, or none") from None
+            raise UsageError(f"{option}: {name}: {error}, or none") from None
     return found
 
 
@@ -241,7 +241,7 @@ def _bound(option: str, text: str, read: Callable[[object], int]) -> int:
     try:
         return read(text)
     except ValueError as error:
-        raise ClientError(ExitCode.USAGE, f"--{option.replace('_', '-')}: {error}, or none for unlimited") from None
+        raise UsageError(f"--{option.replace('_', '-')}: {error}, or none for unlimited") from None
 
 
 def _gpus(value: object) -> int:

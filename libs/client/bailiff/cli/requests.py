@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from bailiff.client.answers import ANSWER_WITHIN, advice_on, job_in, require_accepted
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ExitCode, UsageError
 from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.records import (  # noqa: F401 - they register in `RECORDS`
     budget_requests,
@@ -54,7 +54,7 @@ def request_command(body: type[RequestBody]) -> None:
         try:
             bodies = [body(**values | {"job": job}) for job in values["job"]] if many else [body(**values)]
         except ValidationError as error:
-            raise ClientError(ExitCode.USAGE, describe_errors(error.errors(include_url=False))) from None
+            raise UsageError(describe_errors(error.errors(include_url=False))) from None
         return await (_request_each(session, bodies) if many else _request(session, bodies[0], yes=given.get("yes", False)))
 
     own = inspect.Parameter("session", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Session)

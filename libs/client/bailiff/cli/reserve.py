@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from bailiff.client.answers import require_accepted
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff_core.humanize import count_text, minute_text, window_text
 
 from . import requests  # noqa: F401 - `unreserve`
@@ -46,9 +46,9 @@ async def reserve(
     from bailiff_core.records.calendar_requests import MAX_TIMES, ReserveGpus
 
     if (repeat is None) != (times is None and until is None) or (times is not None and until is not None):
-        raise ClientError(ExitCode.USAGE, "reserve: --repeat needs one of --times and --until, and these need --repeat")
+        raise UsageError("reserve: --repeat needs one of --times and --until, and these need --repeat")
     if on is not None and repeat is not Repeat.WEEKLY:
-        raise ClientError(ExitCode.USAGE, "reserve: --on is for --repeat weekly")
+        raise UsageError("reserve: --on is for --repeat weekly")
     where, lasts = zone(tz), micros_of("--for", duration)
     async with session.client() as client:
         projection = await client.projection(session.pool)
@@ -76,7 +76,7 @@ async def reserve(
                 many = body.model_copy(update={"times": MAX_TIMES + 1})
                 body = ReserveGpus.model_validate({**fields, "times": sum(begins <= last for begins in begins_of(many))})
         except ValidationError as error:
-            raise ClientError(ExitCode.USAGE, describe_errors(error.errors(include_url=False))) from None
+            raise UsageError(describe_errors(error.errors(include_url=False))) from None
         seq = (await require_accepted(client, await client.request(projection.pool, body))).seq
         first = next(begins_of(body))
         often = f", {body.repeat}, {count_text(body.times, 'time')}" if body.repeat != "never" else ""

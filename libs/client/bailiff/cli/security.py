@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ExitCode, UsageError
 from bailiff_bus.grants import PRINCIPALS
 
 from .session import OFFLINE, Session, command
@@ -122,7 +122,7 @@ def certificates(
     try:
         written = issue(folder, broker, renew=renew)
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{folder}: {error.strerror}") from None
+        raise UsageError(f"{folder}: {error.strerror}") from None
     session.show(written, lambda: "\n".join(f"{folder}/{name}" for name in written) if written else "All certificates exist.")
 
 
@@ -180,7 +180,7 @@ def kubernetes(
             for service, digest in keys.renewed(before, made, release).items() if restart else ():
                 cluster.restart(service, digest)
     except (OSError, KeyFileError, KubernetesError) as error:
-        raise ClientError(ExitCode.USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
     if in_cluster:
         typer.echo("\n".join(each["metadata"]["name"] for each in made))
         return
@@ -194,7 +194,7 @@ def _counts(pairs: list[str]) -> dict[str, int]:
     for pair in pairs:
         role, _, number = pair.partition("=")
         if not (role and number.isdecimal()):
-            raise ClientError(ExitCode.USAGE, f"{pair}: expected ROLE=NUMBER")
+            raise UsageError(f"{pair}: expected ROLE=NUMBER")
         counts[role] = int(number)
     return counts
 
@@ -202,5 +202,5 @@ def _counts(pairs: list[str]) -> dict[str, int]:
 def _checked(user: str) -> str:
     """The template. Raises `ClientError` if it has no place for the name."""
     if "{name}" not in user or ":" not in user:
-        raise ClientError(ExitCode.USAGE, f"--user {user}: expected a text such as User:{{name}}")
+        raise UsageError(f"--user {user}: expected a text such as User:{{name}}")
     return user

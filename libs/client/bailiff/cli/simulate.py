@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff.simulation import options
 from bailiff.simulation.options import WorkloadOptions, opt
 
@@ -82,7 +82,7 @@ async def simulate(
             source = simulator("traces.catalogue").trace(experiment.trace)
         else:
             if trace is None:
-                raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", options.LIST_THEM)
+                raise UsageError("expected a trace, found nothing", options.LIST_THEM)
             source = simulator("traces.catalogue").trace(trace)
             chosen = workload.choices(mtbf=mtbf, retry=retry, quotas=daily_quotas)
             delays = simulator("timeline").Delays(
@@ -154,7 +154,7 @@ def check_alone(context: typer.Context) -> None:
             others.append("the trace" if each.param_type_name == "argument" else each.opts[0])
     if others:
         text = f"--again: cannot be combined with {', '.join(others)}; the manifest has them"
-        raise ClientError(ExitCode.USAGE, text, "allowed are only the output files: --report, --manifest, --log")
+        raise UsageError(text, "allowed are only the output files: --report, --manifest, --log")
 
 
 def _run(runs: Any, experiment: Any, source: Any, progress: Any, log: Path | None) -> tuple[list[Any], list[str]]:
@@ -173,7 +173,7 @@ def _baselines(known: tuple[str, ...], named: list[str] | tuple[str, ...]) -> li
         return list(known)
     unknown = [name for name in named if name not in known]
     if unknown:
-        raise ClientError(ExitCode.USAGE, f"--baseline: expected some of {', '.join(known)} or all, found {unknown[0]!r}")
+        raise UsageError(f"--baseline: expected some of {', '.join(known)} or all, found {unknown[0]!r}")
     return list(dict.fromkeys(named))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bailiff.client.answers import require_accepted
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, ExitCode, UsageError
 
 from .arrays import array_in, jobs_of
 from .jobs import pairs_of
@@ -41,7 +41,7 @@ def with_options(document: dict[str, Any], options: JobOptions, how: How) -> fro
     document |= given
     if options.max_failures and document.get("on_failure") == "end":
         text = "--max-failures: the job ends at its first failure, as on-failure is end"
-        raise ClientError(ExitCode.USAGE, text, "remove one; with retries: --on-failure restart")
+        raise UsageError(text, "remove one; with retries: --on-failure restart")
     if document.get("tty") and how.interactive and os.environ.get("TERM"):
         document["env"] = {"TERM": os.environ["TERM"], **(document.get("env") or {})}
     for field, texts in options.mappings_given().items():
@@ -54,9 +54,7 @@ def _refuse_shell_word(command: list[str]) -> None:
     if len(command) == 1 and len(command[0].split()) > 1 and not Path(command[0]).exists():
         line = command[0]
         text = f"{line!r} is one word, so a program of that whole name would be run: no shell reads it"
-        raise ClientError(
-            ExitCode.USAGE, text, f"with a shell: -- sh -c {shlex.quote(line)}; without: -- {line.split()[0]} …, unquoted"
-        )
+        raise UsageError(text, f"with a shell: -- sh -c {shlex.quote(line)}; without: -- {line.split()[0]} …, unquoted")
 
 
 async def submit_document(
@@ -75,7 +73,7 @@ async def submit_document(
     from bailiff.client.job_request import from_here, in_project, named
 
     if how.interactive and how.array is not None:
-        raise ClientError(ExitCode.USAGE, "--interactive and --array are mutually exclusive")
+        raise UsageError("--interactive and --array are mutually exclusive")
     says_tty = "tty" in document or options.tty is not None
     source = replace(source, options=with_options(document, options, how))
     in_project(document, session.settings.project)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bailiff.client.answers import job_in
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ExitCode, UsageError
 
 from .job_options import How, JobOptions
 from .session import Session, command
@@ -52,7 +52,7 @@ async def resubmit(
         again = await job_again(client, *await job_in(client, session.pool, job))
     if again.missing and not options.command:
         text = f"{job}: its command cannot be submitted again: {again.missing}"
-        raise ClientError(ExitCode.USAGE, text, f"give it again: bailiff resubmit {job} -- PROGRAM ARGUMENTS...")
+        raise UsageError(text, f"give it again: bailiff resubmit {job} -- PROGRAM ARGUMENTS...")
     if again.missing:
         text = f"warning: environment, secrets and working directory are not those of {job}: {again.missing}"
         session.err.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

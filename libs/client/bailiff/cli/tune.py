@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff.simulation.options import WorkloadOptions
 from bailiff_core.humanize import count_text
 
@@ -61,7 +61,7 @@ async def tune(
             source = catalogue.trace(search.experiment.trace)
         else:
             if trace is None:
-                raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", options.LIST_THEM)
+                raise UsageError("expected a trace, found nothing", options.LIST_THEM)
             knob_values = options.knobs(knob or (), knobs)
             source = catalogue.trace(trace)
             base = options.policies([policy] if policy is not None else [])

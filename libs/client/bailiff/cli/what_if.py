@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff.simulation.options import progress_bar
 
 from .log_source import FromArchive, FromFile, source_of
@@ -59,7 +59,7 @@ def _of_history(session: Session, folder: Path, policy: Path, begin: str | None,
 
     if begin is not None or to is not None:
         text = "--from and --to are for a log, and this is an imported history"
-        raise ClientError(ExitCode.USAGE, text, f"a part of it: bailiff simulate history:{folder} --skip 7d --length 7d")
+        raise UsageError(text, f"a part of it: bailiff simulate history:{folder} --skip 7d --length 7d")
     with progress_bar(session.err) as progress:
         found, comparison = history_what_if(folder, policy, progress)
     _show(session, found, {"pool": str(folder), "policy": str(policy), **comparison}, report)

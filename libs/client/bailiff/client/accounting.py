@@ -21,6 +21,7 @@ from .errors import (
     NotFound,
     PoolNotFound,
     ProjectNotFound,
+    UsageError,
     UserNotFound,
     how_to_reach,
 )
@@ -178,5 +179,5 @@ def _connection(settings: ClientSettings) -> HttpConnection:
 
     if not settings.api:
         text = "accounting reads the archive through the HTTP API, and its address, BAILIFF_API, is not set"
-        raise ClientError(ExitCode.USAGE, text, how_to_reach("BAILIFF_API"))
+        raise UsageError(text, how_to_reach("BAILIFF_API"))
     return HttpConnection(settings.api, settings.token_of_api(), settings.kafka.request_timeout)

@@ -28,7 +28,7 @@ from bailiff_log.projection import Projection
 from bailiff_log.reader import AuditReader, Entry
 from bailiff_service import tracing
 
-from .errors import ClientError, ExitCode, PoolNotFound, UnreadableLog
+from .errors import ClientError, ExitCode, NotFound, PoolNotFound, UnreadableLog, UsageError
 from .pool_ref import PoolRef
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class Client:
         if name is not None and name not in known:
             raise PoolNotFound.named(name, known)
         if name is None and len(known) > 1:
-            raise ClientError(ExitCode.USAGE, f"there are {len(known)} pools: {names}", "choose one with --pool")
+            raise UsageError(f"there are {len(known)} pools: {names}", "choose one with --pool")
         return known[name] if name is not None else next(iter(known.values()))
 
     async def audit_spans(self) -> Mapping[int, Span]:
@@ -256,8 +256,7 @@ class Client:
         try:
             return await self.bus.spans(topic)
         except TopicMissing:
-            advice = "create it: bailiff topics create"
-            raise ClientError(ExitCode.NOT_FOUND, f"Kafka has no topic {topic}", advice) from None
+            raise NotFound(f"Kafka has no topic {topic}", "create it: bailiff topics create") from None
 
     async def _first_record(self, partition: int, span: Span) -> PoolRef | None:
         async for message in self.messages(topics.AUDIT.name, {partition: span}, at_once=FIRST):
@@ -401,7 +400,7 @@ class Client:
         size = message_size(pool.encode(), headers, value)
         if size > topics.REQUESTS.max_message_bytes:
             text = f"the request has {size} bytes; {topics.REQUESTS.name} accepts at most {topics.REQUESTS.max_message_bytes}"
-            raise ClientError(ExitCode.USAGE, text, "pass large data by reference: a path, a URL, the name of a secret")
+            raise UsageError(text, "pass large data by reference: a path, a URL, the name of a secret")
         return headers, value
 
     async def submit(self, demand: JobDemand, spec: JobSpec, *, pool: str | None = None) -> SentRequest:

@@ -92,8 +92,20 @@ class _WithCode(ClientError):
         super().__init__(self.CODE, text, self.ADVICE if advice is None else advice)
 
 
+class UsageError(_WithCode):
+    """The command line, a file or a setting is invalid."""
+
+    CODE = ExitCode.USAGE
+
+
+class CheckFailed(_WithCode):
+    """What was read is not as it has to be."""
+
+    CODE = ExitCode.FOUND_WRONG
+
+
 class NotFound(_WithCode):
-    """There is nothing of this name.
+    """What was asked for does not exist; most of its types say so of a name.
 
     Attributes:
         KIND: What a name of this kind stands for.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from bailiff.client.errors import ClientError, ExitCode, how_to_reach
+from bailiff.client.errors import ClientError, ExitCode, UsageError, how_to_reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ class HttpConnection:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             advice = "BAILIFF_API: expected an address as in http://127.0.0.1:8620"
-            raise ClientError(ExitCode.USAGE, f"BAILIFF_API: {address!r} is not an address", advice)
+            raise UsageError(f"BAILIFF_API: {address!r} is not an address", advice)
         self._address, self._token, self._timeout = address, token, timeout
         self._path = parts.path.rstrip("/") + PREFIX
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

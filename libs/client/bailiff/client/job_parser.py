@@ -27,7 +27,7 @@ from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_service import yaml_files
 from bailiff_service.yaml_files import Lines, Place
 
-from .errors import ClientError, ExitCode
+from .errors import UsageError
 
 MEMORY_UNITS = {**BYTES, "B": 1, "KB": 10**3, **{unit[:2]: size for unit, size in BYTES.items() if unit.endswith("iB")}}
 LONGEST_NUMBER = 24  # digits
@@ -219,7 +219,7 @@ def read_job_file(path: Path) -> tuple[dict[str, Any], Source]:
     """The fields of a job file, with underscores in their names, and the source of each. Raises `ClientError`."""
     value, lines = read_yaml(path)
     if not isinstance(value, dict):
-        raise ClientError(ExitCode.USAGE, f"{path}:1: {not_a_job(value)}", _ADVICE)
+        raise UsageError(f"{path}:1: {not_a_job(value)}", _ADVICE)
     return fields_of(value), Source(str(path), lines_of(lines))
 
 
@@ -252,7 +252,7 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
     if job is None:
         sentences = dict.fromkeys(f"{source.where(place)}: {text}" for place, text in faults)
         is_form = not source.file and any(text.startswith("expected ") for _, text in faults)
-        raise ClientError(ExitCode.USAGE, "\n".join(sentences), _ADVICE if is_form else "")
+        raise UsageError("\n".join(sentences), _ADVICE if is_form else "")
     return job
 
 
@@ -421,4 +421,4 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
     try:
         return yaml_files.read_yaml(path)
     except yaml_files.UnreadableFile as fault:
-        raise ClientError(ExitCode.USAGE, str(fault)) from None
+        raise UsageError(str(fault)) from None

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-from .errors import ClientError, ExitCode
+from .errors import UsageError
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,7 +22,7 @@ def zone(name: str | None) -> tzinfo:
     try:
         return UTC if name.upper() == "UTC" else ZoneInfo(name)
     except (KeyError, OSError, ValueError):  # not found; a folder; no name
-        raise ClientError(ExitCode.USAGE, f"--tz: there is no time zone {name!r}; as in Europe/Berlin or UTC") from None
+        raise UsageError(f"--tz: there is no time zone {name!r}; as in Europe/Berlin or UTC") from None
 
 
 def moment_of(option: str, text: str, now: int, where: tzinfo) -> int:
@@ -51,7 +51,7 @@ def moment_of(option: str, text: str, now: int, where: tzinfo) -> int:
         found = datetime.fromisoformat(text.strip())
         return _micros(found if found.tzinfo is not None else found.replace(tzinfo=where))
     except (ValueError, OverflowError):
-        raise ClientError(ExitCode.USAGE, f"{option}: expected a time, {EXAMPLES}; found {text!r}") from None
+        raise UsageError(f"{option}: expected a time, {EXAMPLES}; found {text!r}") from None
 
 
 def local_weekday(time: int, where: tzinfo) -> int:
@@ -68,7 +68,7 @@ def weekdays_of(option: str, text: str) -> tuple[int, ...]:
     names = [part.strip().lower()[:3] for part in text.split(",")]
     unknown = next((name for name in names if name not in WEEKDAYS), None)
     if unknown is not None:
-        raise ClientError(ExitCode.USAGE, f"{option}: expected weekdays, as in mon,wed; found {text!r}")
+        raise UsageError(f"{option}: expected weekdays, as in mon,wed; found {text!r}")
     return tuple(sorted({WEEKDAYS.index(name) for name in names}))
 
 

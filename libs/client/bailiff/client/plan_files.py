@@ -13,7 +13,7 @@ from bailiff_core.plan import Snapshot, read_snapshot
 from bailiff_service.policy_files import Faults, fault_lines, faults_of, reference_faults, strict_faults
 from bailiff_service.yaml_files import Lines, UnreadableFile, parse_yaml, read_text
 
-from .errors import ClientError, ExitCode
+from .errors import ClientError, UsageError
 
 ADVICE = "fields of a snapshot: docs/reference/snapshot.md, docs/schemas/snapshot.json"
 
@@ -35,12 +35,12 @@ class Source:
                     return json.loads(self.text, object_pairs_hook=_reject_duplicate_keys)
                 except json.JSONDecodeError as error:
                     if self.name.endswith(".json"):
-                        raise ClientError(ExitCode.USAGE, f"{self.name}:{error.lineno}: not JSON: {error.msg}", ADVICE) from None
+                        raise UsageError(f"{self.name}:{error.lineno}: not JSON: {error.msg}", ADVICE) from None
                 except (_DuplicateKey, RecursionError):
                     pass  # read as YAML, for the line
             value, self.lines = parse_yaml(self.text, self.name)
         except UnreadableFile as fault:
-            raise ClientError(ExitCode.USAGE, str(fault), ADVICE) from None
+            raise UsageError(str(fault), ADVICE) from None
         return value
 
     def problem(self, faults: Faults, whole: str = "snapshot") -> ClientError:
@@ -54,7 +54,7 @@ class Source:
                 _, self.lines = parse_yaml(self.text.replace("\t", " "), self.name)  # JSON without tabs is YAML
             except UnreadableFile:
                 self.lines = {}
-        return ClientError(ExitCode.USAGE, "\n".join(fault_lines(self.name, self.lines, faults, whole)), ADVICE)
+        return UsageError("\n".join(fault_lines(self.name, self.lines, faults, whole)), ADVICE)
 
 
 class _DuplicateKey(Exception):
@@ -75,7 +75,7 @@ def read_source(file: str) -> Source:
     try:
         return Source(file, read_text(Path(file)))
     except UnreadableFile as fault:
-        raise ClientError(ExitCode.USAGE, str(fault)) from None
+        raise UsageError(str(fault)) from None
 
 
 def snapshot_from(source: Source) -> Snapshot:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from bailiff_bus.validation_errors import describe_errors
 from bailiff_service.settings import PoolDeclaration, SettingsError, read_pools
 
-from .errors import ClientError, ExitCode
+from .errors import UsageError
 from .safe_write import replacing
 
 HEADER = "# The node pools. The log of each is that partition of bailiff.audit, permanently.\npools:\n"
@@ -29,17 +29,15 @@ def with_pool(path: Path, name: str, partition: int | None, description: str, ta
     """
     declared = read_pools(path) if path.exists() else ()
     if any(pool.name == name for pool in declared):
-        raise ClientError(ExitCode.USAGE, f"{path} declares a pool {name!r} already", "list pools: bailiff pool list")
+        raise UsageError(f"{path} declares a pool {name!r} already", "list pools: bailiff pool list")
     used = {**dict.fromkeys(taken), **dict.fromkeys(pool.partition for pool in declared)}
     if partition is not None and partition in used:
-        raise ClientError(
-            ExitCode.USAGE, f"--partition: {partition} belongs to another pool permanently", "omit it for the next free one"
-        )
+        raise UsageError(f"--partition: {partition} belongs to another pool permanently", "omit it for the next free one")
     number = max(used, default=-1) + 1 if partition is None else partition
     try:
         PoolDeclaration(name=name, partition=number, description=description)
     except ValidationError as error:
-        raise ClientError(ExitCode.USAGE, f"pool create: {describe_errors(error.errors(include_url=False))}") from None
+        raise UsageError(f"pool create: {describe_errors(error.errors(include_url=False))}") from None
     before = path.read_text(encoding="utf-8") if path.exists() else HEADER
     return _appended(before, name, number, description), number
 
@@ -66,12 +64,12 @@ def write_pools(path: Path, text: str, name: str, partition: int) -> None:
             before = read_pools(path) if path.exists() else ()
             after = read_pools(Path(f"/proc/self/fd/{draft.fileno()}"))
         except SettingsError:
-            raise ClientError(ExitCode.USAGE, f"{path}: not written as a plain list of pools", advice) from None
+            raise UsageError(f"{path}: not written as a plain list of pools", advice) from None
         if [(pool.name, pool.partition) for pool in after] != [
             *((pool.name, pool.partition) for pool in before),
             (name, partition),
         ]:
-            raise ClientError(ExitCode.USAGE, f"{path}: not written as a plain list of pools", advice)
+            raise UsageError(f"{path}: not written as a plain list of pools", advice)
 
 
 def _quoted(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from bailiff_core.model.policy import Policy, Project
 from bailiff_core.model.state import ENDED, PoolState
 
-from .errors import ClientError, ExitCode, ProjectNotFound
+from .errors import ProjectNotFound, UsageError
 
 
 def with_new(policy: Policy, name: str, fields: Mapping[str, Any]) -> Policy:
@@ -16,7 +16,7 @@ def with_new(policy: Policy, name: str, fields: Mapping[str, Any]) -> Policy:
         ClientError: The project exists or is invalid.
     """
     if any(project.name == name for project in policy.projects):
-        raise ClientError(ExitCode.USAGE, f"project {name!r} exists already", f"to change it: bailiff project update {name}")
+        raise UsageError(f"project {name!r} exists already", f"to change it: bailiff project update {name}")
     created = max((project.created for project in policy.projects), default=0) + 1
     return _with_projects(policy, [*_documents(policy), _changed({"name": name, "created": created}, fields)])
 
@@ -41,7 +41,7 @@ def without(policy: Policy, name: str) -> Policy:
     children = [project.name for project in policy.projects if project.parent == name]
     if children:
         advice = "delete them first, or move them: bailiff project update CHILD --parent OTHER"
-        raise ClientError(ExitCode.USAGE, f"project {name} has subprojects: {', '.join(children)}", advice)
+        raise UsageError(f"project {name} has subprojects: {', '.join(children)}", advice)
     return _with_projects(policy, [document for document in _documents(policy) if document["name"] != name])
 
 
@@ -87,4 +87,4 @@ def _with_projects(policy: Policy, projects: list[dict[str, Any]]) -> Policy:
     try:
         return Policy.model_validate({**data, "projects": projects}, strict=False)
     except ValidationError as error:
-        raise ClientError(ExitCode.USAGE, describe_errors(error.errors(include_url=False)).removeprefix("data: ")) from None
+        raise UsageError(describe_errors(error.errors(include_url=False)).removeprefix("data: ")) from None

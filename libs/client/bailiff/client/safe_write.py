@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from bailiff_log import file_writing
 
-from .errors import ClientError, ExitCode
+from .errors import ClientError, UsageError
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def check(*paths: Path | None) -> None:
         if path is None:
             continue
         if not path.parent.is_dir():
-            raise ClientError(ExitCode.USAGE, f"{path}: cannot be written: no such folder: {path.parent}")
+            raise UsageError(f"{path}: cannot be written: no such folder: {path.parent}")
         try:
             file_writing.check_replaceable(path)
         except OSError as error:
@@ -54,4 +54,4 @@ def check(*paths: Path | None) -> None:
 
 def _unwritable(path: Path, error: OSError) -> ClientError:
     text = "is a folder" if isinstance(error, IsADirectoryError) else error.strerror or str(error)
-    return ClientError(ExitCode.USAGE, f"{path}: cannot be written: {text}")
+    return UsageError(f"{path}: cannot be written: {text}")

@@ -18,7 +18,7 @@ from pydantic_settings import SettingsConfigDict
 from bailiff.render.plain_text import plain
 from bailiff_service.settings import ServiceSettings, SettingsError
 
-from .errors import ClientError, ExitCode
+from .errors import ClientError, UsageError
 
 KEY_BYTES = 32
 MAX_ACTOR_BYTES = 256
@@ -91,7 +91,7 @@ class ClientSettings(ServiceSettings):
         try:
             return witness_keys(self.witness_keys)
         except NoteError as error:
-            raise ClientError(ExitCode.USAGE, f"BAILIFF_WITNESS_KEYS: {error}") from None
+            raise UsageError(f"BAILIFF_WITNESS_KEYS: {error}") from None
 
     @property
     def requester(self) -> str:
@@ -104,7 +104,7 @@ def read_key(path: Path) -> bytes:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"key {path}: cannot be read: {error.strerror}") from None
+        raise UsageError(f"key {path}: cannot be read: {error.strerror}") from None
     if len(raw) == KEY_BYTES:
         return raw
     text = raw.strip()
@@ -113,8 +113,7 @@ def read_key(path: Path) -> bytes:
     except binascii.Error:
         decoded = b""
     if len(decoded) != KEY_BYTES:
-        raise ClientError(
-            ExitCode.USAGE,
+        raise UsageError(
             f"key {path}: expected {KEY_BYTES} bytes, raw or as base64url text; found {len(raw)} bytes",
             "to create a key in another file: bailiff key new FILE",
         )

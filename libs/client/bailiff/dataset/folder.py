@@ -13,7 +13,7 @@ from typing import Any
 from bailiff.audit.chain_report import entries
 from bailiff.audit.log_files import about_line, message_line
 from bailiff.audit.log_sources import Source
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import NotFound, UsageError
 from bailiff.client.safe_write import put
 from bailiff_bus.messages.seals import LogSealed
 from bailiff_bus.port import Message
@@ -57,7 +57,7 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
     """
     if source.start.next_seq:
         text = f"the source begins with record {source.start.next_seq}: a dataset needs the log from its first record on"
-        raise ClientError(ExitCode.USAGE, text, "put the earlier segments into the folder, with a manifest that names them")
+        raise UsageError(text, "put the earlier segments into the folder, with a manifest that names them")
     _refuse_others(folder)
     verifier, anonymiser, tables = ChainVerifier(source.pool), Anonymiser(names), Tables(MONDAY)
     state = PoolState()
@@ -68,7 +68,7 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
         tables.note(record, state)
         lines.append(message_line(Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)))
     if anonymiser.head is None:
-        raise ClientError(ExitCode.NOT_FOUND, f"the log of {source.pool} is empty")
+        raise NotFound(f"the log of {source.pool} is empty")
     files = {LOG: _packed("".join(lines))}
     files |= {f"{name}.csv.gz": _packed(_csv(tables.rows[name], list(TABLES[name]))) for name in TABLES}
     manifest: dict[str, Any] = {
@@ -126,4 +126,4 @@ def _refuse_others(folder: Path) -> None:
     ours = (MANIFEST, LOG, *(f"{name}.csv.gz" for name in TABLES))
     found = [folder] if folder.is_file() else list(folder.iterdir()) if folder.exists() else []
     if any(each.name.removesuffix(".draft") not in ours for each in found):
-        raise ClientError(ExitCode.USAGE, f"{folder} exists and is not a dataset", "use a new folder")
+        raise UsageError(f"{folder} exists and is not a dataset", "use a new folder")

@@ -6,7 +6,7 @@ import secrets
 from hashlib import sha256
 from pathlib import Path
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_log.file_writing import write
 
@@ -65,12 +65,12 @@ def kept_key(path: Path) -> bytes:
             write(path, new_key().hex() + "\n", mode=0o600, only_new=True)
         if path.stat().st_mode & 0o077:
             text = f"{path}: other users can read it, and the key reveals the names behind pseudonyms"
-            raise ClientError(ExitCode.USAGE, text, f"chmod 600 {path}")
+            raise UsageError(text, f"chmod 600 {path}")
         key = bytes.fromhex(path.read_text(encoding="ascii").strip())
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise ClientError(ExitCode.USAGE, f"{path}: expected {2 * KEY_BYTES} hexadecimal digits", "use a new file")
+        raise UsageError(f"{path}: expected {2 * KEY_BYTES} hexadecimal digits", "use a new file")
     return key

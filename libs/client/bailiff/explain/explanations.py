@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bailiff.audit.log_positions import Point
 from bailiff.client.answers import not_found
-from bailiff.client.errors import ClientError, ExitCode, NodeNotFound
+from bailiff.client.errors import ClientError, ExitCode, NodeNotFound, NotFound
 from bailiff.render.record_text.lines import sentence
 from bailiff_bus.port import Message
 from bailiff_core import explain as core
@@ -200,7 +200,7 @@ async def explain_record(log: Log, about: str, seq: int, found: Found) -> Explai
         ClientError: There is no such record.
     """
     if found.decision is None:
-        raise ClientError(ExitCode.NOT_FOUND, f"{log.pool} has no record #{seq}: its log ends at #{found.state.seq}")
+        raise NotFound(f"{log.pool} has no record #{seq}: its log ends at #{found.state.seq}")
     sections = core.explain_record(found.decision) or [_record_section(found.decision, found.state)]
     later = found.outcome.section(found.state) if found.outcome is not None else None
     explained = _explained(about, found.state, sections if later is None else [*sections, later])
@@ -254,7 +254,7 @@ async def with_counterfactual(log: Log, explained: Explained, found: Found, othe
     """Adds why `other` was not chosen, or the outcome without it."""
     decision, answers, pool = await _as_of_proposal(log, found, "--not")
     if other not in pool.jobs:
-        raise ClientError(ExitCode.NOT_FOUND, f"--not: there was no job {other!r} when #{decision.seq} was decided")
+        raise NotFound(f"--not: there was no job {other!r} when #{decision.seq} was decided")
     assert isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
     result = counterfactual(pool, decision.data, answers, other)
     return _with(explained, core.explain_counterfactual(result, decision.seq), counterfactual=result)
@@ -281,7 +281,7 @@ async def explain_node(log: Log, about: str, node: str, device: int | None, when
         raise not_found(NodeNotFound, node, watch.state)
     then = watch.at(when.at(watch.state.now).time or 0)
     if device is not None and then.devices and device not in [each.number for each in then.devices]:
-        raise ClientError(ExitCode.NOT_FOUND, f"{node} has no GPU {device}: it has {len(then.devices)}, counted from 0")
+        raise NotFound(f"{node} has no GPU {device}: it has {len(then.devices)}, counted from 0")
     shown = tuple(each for each in then.devices if device is None or each.number == device)
     on_node = NodeAtTime(node=node, time=then.time, seq=then.seq, devices=shown)
     return _explained(about, watch.state, core.explain_node(then, device)).model_copy(update={"then": on_node})
@@ -325,9 +325,7 @@ def _decision(found: Found, option: str) -> Record:
         or found.proposal is None
         or not isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
     ):
-        raise ClientError(
-            ExitCode.NOT_FOUND, f"{option}: no decision with victims found", f"omit {option} to see the other sections"
-        )
+        raise NotFound(f"{option}: no decision with victims found", f"omit {option} to see the other sections")
     assert isinstance(found.proposal.data, ProposalReceived)
     if not _by_this_logic(found):
         advice = f"the record itself: bailiff audit show {decision.seq}"

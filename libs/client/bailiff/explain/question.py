@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bailiff.audit.log_positions import WANTED, Point, moment, wall_clock
 from bailiff.client.answers import no_such_job
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff_bus import topics
 
 from . import explanations
@@ -52,7 +52,7 @@ async def answer(
     node = NODE.fullmatch(about)
     if node is not None:
         if all_ or next_ or instead is not None:
-            raise ClientError(ExitCode.USAGE, f"--all, --not and --next need a job or a decision; {about} is a node at a time")
+            raise UsageError(f"--all, --not and --next need a job or a decision; {about} is a node at a time")
         device = int(node["device"]) if node["device"] is not None else None
         return await explanations.explain_node(log, about, node["node"], device, _when(node["when"], live=live))
     number = about.removeprefix("#")
@@ -77,5 +77,5 @@ def _when(text: str, *, live: bool) -> Point:
     try:
         found = moment(text)
     except ValueError:
-        raise ClientError(ExitCode.USAGE, f"NODE@TIME: expected {WANTED}; found {text!r}") from None
+        raise UsageError(f"NODE@TIME: expected {WANTED}; found {text!r}") from None
     return found.at(wall_clock()) if live else found

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ClientError, ExitCode, PoolNotFound
+from bailiff.client.errors import PoolNotFound, UsageError
 from bailiff.client.job_parser import read_yaml
 from bailiff.render.events import EventRow, events_of
 from bailiff.render.plain_text import plain
@@ -132,7 +132,7 @@ def read_notify_file(path: Path) -> NotifyFile:
     except ValidationError as error:
         faults = error.errors(include_url=False)
         text = "\n".join(f"{path}:{line_of(lines, fault['loc'])}: {describe_errors([fault])}" for fault in faults)
-        raise ClientError(ExitCode.USAGE, text, "an example: docs/how-to/notify.md") from None
+        raise UsageError(text, "an example: docs/how-to/notify.md") from None
     return found.model_copy(update={"positions": str(path.parent / found.positions)})
 
 
@@ -193,7 +193,7 @@ class Positions:
                 out.flush()
                 os.fsync(out.fileno())
         except OSError as error:
-            raise ClientError(ExitCode.USAGE, f"positions {self.path}: cannot be written: {error.strerror}") from None
+            raise UsageError(f"positions {self.path}: cannot be written: {error.strerror}") from None
 
     def _read(self) -> dict[str, dict[str, int]]:
         try:
@@ -203,7 +203,7 @@ class Positions:
             return {}
         except (OSError, ValueError, TypeError, AttributeError) as error:
             advice = "repair or remove it; without it hooks start with new events"
-            raise ClientError(ExitCode.USAGE, f"positions {self.path}: cannot be read: {error}", advice) from None
+            raise UsageError(f"positions {self.path}: cannot be read: {error}", advice) from None
 
 
 # --- delivery
@@ -301,7 +301,7 @@ class Notifier:
         for hook in self.file.hooks:
             for variable in hook.header_env.values():
                 if variable not in os.environ:
-                    raise ClientError(ExitCode.USAGE, f"hook {hook.name}: environment variable {variable} is not set")
+                    raise UsageError(f"hook {hook.name}: environment variable {variable} is not set")
         missing = [name for name in self.file.pools if name not in known]
         if missing:
             raise PoolNotFound.named(missing[0], known)

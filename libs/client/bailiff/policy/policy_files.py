@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ClientError, ExitCode, UsageError
 from bailiff_core.model.policy import Policy
 from bailiff_service import policy_files
 from bailiff_service.policy_files import InvalidPolicy
@@ -21,6 +21,6 @@ def read_policy(path: Path, code: ExitCode = ExitCode.USAGE) -> Policy:
     try:
         return policy_files.read_policy(path)
     except UnreadableFile as fault:
-        raise ClientError(ExitCode.USAGE, str(fault)) from None
+        raise UsageError(str(fault)) from None
     except InvalidPolicy as fault:
         raise ClientError(code, str(fault), "start from: bailiff policy show -o yaml") from None

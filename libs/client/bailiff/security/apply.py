@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff_bus.grants import Principal
 from bailiff_bus.kafka.access import AccessAdmin, AccessRule, access_admin
 from bailiff_bus.kafka_settings import KafkaSettings
@@ -74,9 +74,9 @@ def _password(file: Path, principal: Principal) -> str:
             mode=0o600,
         )
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{file}: {error.strerror}") from None
+        raise UsageError(f"{file}: {error.strerror}") from None
     except KeyError:
-        raise ClientError(ExitCode.USAGE, f"{file} has no {PASSWORD}", "remove the file for a new password") from None
+        raise UsageError(f"{file} has no {PASSWORD}", "remove the file for a new password") from None
     return password
 
 

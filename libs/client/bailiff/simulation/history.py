@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import UsageError
 from bailiff.client.safe_write import replacing
 from bailiff.policy.policy_files import read_policy
 from bailiff_core.model.policy import Policy
@@ -104,8 +104,7 @@ def _simulate(chosen: ImportOptions, history: Any, progress: Any) -> dict[str, A
     runs, catalogue, builder = (options.simulator(name) for name in ("runs", "traces.catalogue", "workload_builder"))
     load = options.simulator("history.load")
     if not history.machines and chosen.cluster is None:
-        raise ClientError(
-            ExitCode.USAGE,
+        raise UsageError(
             "the record names no machines, so there is nothing to simulate on",
             f"it is imported: add --cluster 16x8, or read it later: bailiff simulate history:{chosen.folder} --cluster 16x8",
         )

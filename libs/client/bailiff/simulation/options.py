@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, UsageError
 from bailiff.client.job_parser import read_yaml
 from bailiff.policy.policy_files import read_policy
 from bailiff_core.model.document import parse_duration
@@ -38,7 +38,7 @@ def simulator(module: str) -> Any:
         return importlib.import_module(f"bailiff_sim.{module}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "matplotlib":
-            raise ClientError(ExitCode.USAGE, "reports need matplotlib, which is not installed", INSTALL) from None
+            raise UsageError("reports need matplotlib, which is not installed", INSTALL) from None
         raise
 
 
@@ -49,9 +49,9 @@ def simulator_errors(advice: str = "") -> Iterator[None]:
     try:
         yield
     except rows.TraceProblem as problem:
-        raise ClientError(ExitCode.USAGE, str(problem), advice) from None
+        raise UsageError(str(problem), advice) from None
     except ValueError as error:
-        raise ClientError(ExitCode.USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 @contextmanager
@@ -94,10 +94,10 @@ def duration(option: str, text: str | None, least: int = 0) -> int | None:
     try:
         found = parse_duration(text)
     except ValueError as error:
-        raise ClientError(ExitCode.USAGE, f"{option}: {error}") from None
+        raise UsageError(f"{option}: {error}") from None
     assert isinstance(found, int)
     if found < least:
-        raise ClientError(ExitCode.USAGE, f"{option}: expected more than 0s, or {NO_LIMIT}, found {text}")
+        raise UsageError(f"{option}: expected more than 0s, or {NO_LIMIT}, found {text}")
     return found
 
 
@@ -107,7 +107,7 @@ def pairs(option: str, given: Sequence[str]) -> dict[str, str]:
     for each in given:
         name, equals, value = each.partition("=")
         if not equals or not value:
-            raise ClientError(ExitCode.USAGE, f"{option}: expected NAME=VALUE, found {each!r}")
+            raise UsageError(f"{option}: expected NAME=VALUE, found {each!r}")
         found[name] = value
     return found
 
@@ -143,8 +143,7 @@ class WorkloadOptions:
         """The options as the simulator takes them. Raises `ClientError`."""
         shares = pairs("--mix", self.mix or ())
         if any(not share.isdecimal() for share in shares.values()):
-            text = f"--mix: expected CLASS=PERCENT with a whole number, found {', '.join(self.mix or ())}"
-            raise ClientError(ExitCode.USAGE, text)
+            raise UsageError(f"--mix: expected CLASS=PERCENT with a whole number, found {', '.join(self.mix or ())}")
         found: Choices = simulator("workload_builder").Choices(
             compress=round(self.compress * 1000),
             first=self.jobs,
@@ -171,19 +170,18 @@ def manifest_of(path: Path, command: str) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError as error:
-        raise ClientError(ExitCode.USAGE, f"{path}: it is not a manifest of bailiff {command}: {error}") from None
+        raise UsageError(f"{path}: it is not a manifest of bailiff {command}: {error}") from None
     for name, mark in MARKS.items():
         if isinstance(found, dict) and mark in found:
             if name != command:
-                raise ClientError(
-                    ExitCode.USAGE,
+                raise UsageError(
                     f"{path}: expected a manifest of bailiff {command}, found one of bailiff {name}",
                     f"bailiff {name} --again {path}",
                 )
             return found
-    raise ClientError(ExitCode.USAGE, f"{path}: it is not a manifest of bailiff {command}, which has {MARKS[command]!r} in it")
+    raise UsageError(f"{path}: it is not a manifest of bailiff {command}, which has {MARKS[command]!r} in it")
 
 
 def compare(
@@ -209,8 +207,7 @@ def compare(
     for name in dict.fromkeys([*was, *found]):
         if was.get(name) != found.get(name):
             text = f"{name}: expected the digest {was.get(name, 'of no run')[:16]}…, found {found.get(name, 'no run')[:16]}…"
-            advice = "; ".join([*changed, "run it with the same release and the same trace file"])
-            raise ClientError(ExitCode.FOUND_WRONG, text, advice)
+            raise CheckFailed(text, "; ".join([*changed, "run it with the same release and the same trace file"]))
     return [*changed, f"reproduced: {len(found)} runs have the digests of the manifest"]
 
 
@@ -220,13 +217,12 @@ def knobs(given: Sequence[str], file: Path | None) -> dict[str, list[object]]:
     if file is not None:
         document, _ = read_yaml(file)
         if not isinstance(document, dict) or not all(isinstance(each, list) and each for each in document.values()):
-            raise ClientError(ExitCode.USAGE, f"{file}: expected policy fields, each with a list of values to try")
+            raise UsageError(f"{file}: expected policy fields, each with a list of values to try")
         found |= {str(name): list(values) for name, values in document.items()}
     for name, values in pairs("--knob", given).items():
         found[name] = [int(each) if each.isdecimal() else each for each in values.split(",") if each]
     if not found:
-        raise ClientError(
-            ExitCode.USAGE,
+        raise UsageError(
             "name a policy field and values",
             "--knob protections.min_runtime.preempt=0s,10m,1h --knob eviction.grace=30s,150s",
         )

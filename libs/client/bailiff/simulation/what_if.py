@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bailiff.audit.chain_report import entries
 from bailiff.audit.log_positions import point
 from bailiff.audit.log_sources import Source
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import NotFound, UsageError
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record
 from bailiff_core.records.wire import time_text
@@ -69,28 +69,23 @@ def other_past(
     """
     since, until = (_moment(option, text, log, now) for option, text in (("--from", begin), ("--to", to)))
     if since is not None and until is not None and until <= since:
-        raise ClientError(ExitCode.USAGE, f"--to {to} is not after --from {begin}")
+        raise UsageError(f"--to {to} is not after --from {begin}")
     try:
         read = simulator("from_log").from_log(log, pool, until)
     except ValueError as error:
-        raise ClientError(ExitCode.NOT_FOUND, f"{pool}: {error}") from None
+        raise NotFound(f"{pool}: {error}") from None
     if since is not None and since >= read.end:
-        raise ClientError(
-            ExitCode.NOT_FOUND, f"--from ({time_text(since)}) is not before the end of the log, {time_text(read.end)}"
-        )
+        raise NotFound(f"--from ({time_text(since)}) is not before the end of the log, {time_text(read.end)}")
     if read.end < read.begin:
-        raise ClientError(
-            ExitCode.NOT_FOUND, f"--to ({time_text(read.end)}) is before the beginning of the log, {time_text(read.begin)}"
-        )
+        raise NotFound(f"--to ({time_text(read.end)}) is before the beginning of the log, {time_text(read.begin)}")
     found: WhatIf = simulator("what_if").what_if(read, rules, since, progress)
     if not found.again.jobs:
         window = f"between {time_text(found.since)} and {time_text(found.to)}"
-        text = f"no job was in {pool} {window}, so there is nothing to compare"
-        raise ClientError(ExitCode.NOT_FOUND, text, "choose another --from or --to")
+        raise NotFound(f"no job was in {pool} {window}, so there is nothing to compare", "choose another --from or --to")
     if found.rejected and not found.changed.jobs:
         name, reason = next(iter(found.rejected.items()))
         text = f"the other policy rejects every job, so there is nothing to compare; the first is {name}: {reason}"
-        raise ClientError(ExitCode.NOT_FOUND, text, "give the other policy the projects and classes of the jobs")
+        raise NotFound(text, "give the other policy the projects and classes of the jobs")
     return found, simulator("what_if").compared(found)
 
 
@@ -101,5 +96,5 @@ def _moment(option: str, text: str | None, log: list[Record], now: int | None) -
     if found.seq is None:
         return found.time
     if found.seq >= len(log):
-        raise ClientError(ExitCode.NOT_FOUND, f"{option}: there is no record #{found.seq}: the log ends at #{len(log) - 1}")
+        raise NotFound(f"{option}: there is no record #{found.seq}: the log ends at #{len(log) - 1}")
     return log[found.seq].time

@@ -15,7 +15,7 @@ import orjson
 
 from bailiff.audit.log_sources import from_kafka
 from bailiff.client.client import Client
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, ClientError, ExitCode
 from bailiff.simulation.options import simulator
 from bailiff.simulation.what_if import other_past, whole_log
 from bailiff_bus.kafka import KafkaBus
@@ -63,7 +63,7 @@ def run(query: dict[str, Any]) -> dict[str, Any]:
     """The result. Raises `ClientError`."""
     policy, faults = policy_in(query["yaml"])
     if not isinstance(policy, Policy):
-        raise ClientError(ExitCode.FOUND_WRONG, f"line {faults[0].line}: {faults[0].text}")
+        raise CheckFailed(f"line {faults[0].line}: {faults[0].text}")
     progress = Progress()
     log = asyncio.run(log_of(query, progress))
 

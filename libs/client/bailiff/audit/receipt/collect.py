@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from bailiff.audit.log_sources import Source, not_sealed
 from bailiff.audit.verify import chain_of
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, NotFound, UsageError
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed
 from bailiff_bus.port import Message
 from bailiff_core.humanize import count_text
@@ -124,18 +124,17 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
     if found is None and evictions and eviction is not None:
         text = f"{source.pool}: {about} was preempted {count_text(len(evictions), 'time')}"
         several = f"give one of them: --eviction 1 to {len(evictions)}"
-        raise ClientError(ExitCode.NOT_FOUND, text, several if len(evictions) > 1 else "that one: without --eviction")
+        raise NotFound(text, several if len(evictions) > 1 else "that one: without --eviction")
     if found is None:
         by = "no decision" if decision is None else f"#{decision} is no decision that"
-        text = f"{source.pool}: {by} preempts {about or 'a job'}"
-        raise ClientError(ExitCode.NOT_FOUND, text, f"see: bailiff explain {about or decision}")
+        raise NotFound(f"{source.pool}: {by} preempts {about or 'a job'}", f"see: bailiff explain {about or decision}")
     if not found[1].victims:
-        raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{found[0]} has no victims: resources became free by themselves")
+        raise NotFound(f"{source.pool}#{found[0]} has no victims: resources became free by themselves")
     if last is None:  # only now: a seal is worth waiting for where there is something to show
         raise await not_sealed(source.pool, source.read)
     if found[0] >= last.size:
         text = f"{source.pool}#{found[0]} is not sealed yet: the last seal is over {count_text(last.size, 'record')}"
-        raise ClientError(ExitCode.NOT_FOUND, text, "wait for the next seal, or name an earlier one: --decision SEQ")
+        raise NotFound(text, "wait for the next seal, or name an earlier one: --decision SEQ")
     victims = (about,) if about else tuple(dict.fromkeys(choice.job for choice in found[1].victims))
     collector = _Collector(source.pool, found[0], found[1], victims)
     kept = await collector.run(source, last.size)
@@ -143,8 +142,7 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
     tree = Frontier()
     tree.extend(leaves[: seal.size])
     if tree.root().hex() != seal.root:
-        text = f"the log's first {seal.size} records are not those that were sealed"
-        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+        raise CheckFailed(f"the log's first {seal.size} records are not those that were sealed", "see: bailiff audit verify")
     proof = multiproof(sorted(kept), seal.size, Frontier().followed_by(leaves[: seal.size]))
     keys = source.chain.key_messages[: source.chain.keys.index(seal.key) + 1]
     receipt = Receipt(
@@ -308,7 +306,7 @@ class _Collector:
                 if len(self.kept) > MAX_RECORDS or self._bytes > MAX_KEPT_BYTES:
                     what = f"{self.pool}#{self.decision} needs more than {len(self.kept) - 1} records"
                     text = f"{what}: at most {MAX_RECORDS}, of {MAX_KEPT_BYTES} bytes, fit into a receipt"
-                    raise ClientError(ExitCode.USAGE, text, "prove them one by one: bailiff audit prove SEQ")
+                    raise UsageError(text, "prove them one by one: bailiff audit prove SEQ")
                 self._bytes += BYTES_BESIDE + len(wire.value) + len(dict(wire.headers).get("ce_request", b""))
 
     def _whole(self) -> dict[int, Wire]:

@@ -10,7 +10,7 @@ from bailiff.cli.jobs import micros_of
 from bailiff.cli.log_source import Trust
 from bailiff.cli.session import LOCAL, Session, command
 from bailiff.client.answers import job_in
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ExitCode, UsageError
 
 ARCHIVE = typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL: postgresql://…")
 Address = Annotated[str, ARCHIVE]
@@ -106,7 +106,7 @@ async def erase(
     from bailiff.audit import erasure
 
     if (actor is None) == (job is None) or (actor is None) != (archive is None):
-        raise ClientError(ExitCode.USAGE, "erase: nothing to erase", "--actor ACTOR --archive ADDRESS, or --job JOB")
+        raise UsageError("erase: nothing to erase", "--actor ACTOR --archive ADDRESS, or --job JOB")
     if actor is not None and archive is not None:
         result = await erasure.erase_actor(archive, actor)
         session.show({"actor": actor, "erased": result}, lambda: f"{actor}: {'erased' if result else 'no name was stored'}")

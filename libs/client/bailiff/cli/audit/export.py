@@ -11,7 +11,7 @@ import typer
 
 from bailiff.cli.log_source import FromArchive, FromFile, Trust, source_of
 from bailiff.cli.session import LOCAL, Session, command
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import CheckFailed, UsageError
 from bailiff_core.humanize import count_text
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ async def export(
             return
         if source.start.next_seq:
             text = f"{pool}: the archive begins with record {source.start.next_seq}; a file must contain the whole log"
-            raise ClientError(ExitCode.USAGE, text, "export segments into the folder with the earlier ones: --segment N")
+            raise UsageError(text, "export segments into the folder with the earlier ones: --segment N")
         seals = [seal_to(seal) for seal in source.seals] if before is None else []
         cosigned = [each.to_data() for each in newest_cosignatures(source.cosignatures)] if before is None else []
         if isinstance(to, ObjectPath):
-            raise ClientError(ExitCode.USAGE, f"{file}: only segments are written to object storage", "add --segment N")
+            raise UsageError(f"{file}: only segments are written to object storage", "add --segment N")
         if file == "-":
             await write_log(sys.stdout, pool, partition, messages, seals, cosigned)
             return
@@ -115,7 +115,7 @@ async def write_as_tiles(session: Session, folder: Path, source: Source) -> None
     source.from_its_beginning("its tree")
     chain, problem = chain_of(source)
     if problem:
-        raise ClientError(ExitCode.FOUND_WRONG, f"{source.pool}: {problem}", "see: bailiff audit verify")
+        raise CheckFailed(f"{source.pool}: {problem}", "see: bailiff audit verify")
     if chain.last is None:
         raise await not_sealed(source.pool, source.read)
     cosigned = [each for each in source.cosignatures if isinstance(each, CheckpointCosigned)]
@@ -159,7 +159,7 @@ async def parquet(
     found = SegmentFolder(path_of(folder))
     chain, problem = chain_of_bodies(found.pool, found.seals, trust or ())
     if problem:
-        raise ClientError(ExitCode.FOUND_WRONG, f"{folder}: {problem}", f"see: bailiff audit verify --archive {folder}")
+        raise CheckFailed(f"{folder}: {problem}", f"see: bailiff audit verify --archive {folder}")
     written = await segment_proofs.write_all(found, chain)
     names = [each.name for each in written]
     session.show(

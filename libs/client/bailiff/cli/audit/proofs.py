@@ -10,7 +10,7 @@ import typer
 
 from bailiff.cli.log_source import FromArchive, FromFile, Trust, source_of
 from bailiff.cli.session import LOCAL, Session, command
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ExitCode, NotFound
 from bailiff_core.humanize import count_text
 
 
@@ -63,7 +63,7 @@ async def prove(
             advice = (
                 "the auditor seals new records within five minutes, unless BAILIFF_SEAL_SECONDS says otherwise: try again then"
             )
-            raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not sealed: {last}", advice)
+            raise NotFound(f"{source.pool}#{seq} is not sealed: {last}", advice)
         keys = chain.key_messages[: chain.keys.index(seal.key) + 1]
         proof = await proofs.prove(source, seq, seal, keys)
     text = json.dumps(proof, indent=1) + "\n"

@@ -10,7 +10,7 @@ import typer
 
 from bailiff.cli.log_source import FromArchive, FromFile, source_of
 from bailiff.cli.session import LOCAL, Session, command
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ExitCode, UsageError
 from bailiff_core.humanize import count_text, first_names
 
 
@@ -44,11 +44,10 @@ async def receipt(
     number = about.removeprefix("#")
     if number.isascii() and number.isdigit():
         if decision is not None or eviction is not None:
-            text = "--decision and --eviction name a preemption of a job"
-            raise ClientError(ExitCode.USAGE, text, "give a job, or leave them out")
+            raise UsageError("--decision and --eviction name a preemption of a job", "give a job, or leave them out")
         about, decision = "", int(number)
     if decision is not None and eviction is not None:
-        raise ClientError(ExitCode.USAGE, "--decision and --eviction name the same", "give one of them")
+        raise UsageError("--decision and --eviction name the same", "give one of them")
     async with AsyncExitStack() as opened:
         found, evictions = await collect_from(
             lambda: opened.enter_async_context(source_of(session, file, archive)),
@@ -103,12 +102,12 @@ def check_receipt(
     try:
         trust_in = Trust(tuple(root or ()), tuple(trust or ()), tuple(sorted(witness_keys(witness or ()))))
     except NoteError as error:  # a key that is none would refute every receipt
-        raise ClientError(ExitCode.USAGE, f"--witness: {error}") from None
+        raise UsageError(f"--witness: {error}") from None
     try:
         with file.open("rb") as opened:
             raw = opened.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ClientError(ExitCode.USAGE, f"{file}: cannot be read: {error.strerror}") from None
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
     try:
         if len(raw) > MAX_BYTES:
             raise InvalidReceipt(f"more than {MAX_BYTES} bytes")

@@ -9,7 +9,7 @@ import typer
 
 from bailiff.cli.log_source import FromArchive, FromFile, mark_end, source_of
 from bailiff.cli.session import Session, command
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from bailiff.render.record_text.line import Line
@@ -74,9 +74,7 @@ def known_type(name: str) -> str:
     known = {kind.NAME.lower(): kind.NAME for kind in AUDIT_TYPES.values()}
     found = known.get(name.lower())
     if found is None:
-        raise ClientError(
-            ExitCode.USAGE, f"--type: unknown record type {name!r}", f"known types: {', '.join(sorted(known.values()))}"
-        )
+        raise UsageError(f"--type: unknown record type {name!r}", f"known types: {', '.join(sorted(known.values()))}")
     return found
 
 
@@ -114,5 +112,5 @@ async def show(
                 break
         else:
             last = verifier.head.next_seq - 1
-            raise ClientError(ExitCode.NOT_FOUND, f"{source.pool} has no record #{seq}: its log ends at #{last}")
+            raise NotFound(f"{source.pool} has no record #{seq}: its log ends at #{last}")
         session.show(found, lambda: record_block(found))

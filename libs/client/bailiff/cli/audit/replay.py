@@ -10,7 +10,7 @@ import typer
 
 from bailiff.cli.log_source import FromArchive, FromFile, Strict, source_of
 from bailiff.cli.session import Session, command
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from bailiff_bus.port import Message
@@ -51,7 +51,7 @@ async def replay(
     from bailiff.tables.audit import replayed_block
 
     if resume is not None and (from_ or to):
-        raise ClientError(ExitCode.USAGE, "--resume continues where it stopped: it excludes --from and --to", "use one")
+        raise UsageError("--resume continues where it stopped: it excludes --from and --to", "use one")
     async with source_of(session, file, archive) as source:
         pool, is_live, folder = source.pool, source.path is None, source.folder
         source.from_its_beginning("replay")

@@ -10,7 +10,7 @@ import typer
 
 from bailiff.cli.log_source import FromArchive, FromFile, Strict, Trust, source_of
 from bailiff.cli.session import Session, command
-from bailiff.client.errors import ClientError, ExitCode
+from bailiff.client.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from bailiff.audit.cosignatures import Asked
@@ -84,9 +84,7 @@ async def verify(
     from bailiff.tables.audit import verification_block
 
     if derived and file is None and archive is None:
-        raise ClientError(
-            ExitCode.USAGE, "--derived compares the tables of an archive, or Parquet files", "name it: --archive ADDRESS"
-        )
+        raise UsageError("--derived compares the tables of an archive, or Parquet files", "name it: --archive ADDRESS")
     trusted, pinned = trust or (), root or ""
     wanted = session.settings.witnesses if witnesses is None else witnesses
     addresses = witness_addresses(witness_key or session.settings.witness_keys, wanted)
@@ -147,7 +145,7 @@ def first_segment(source: Source, resume: Path | None, trust: Sequence[str], roo
     if resume is None:
         return 0
     if source.folder is None:
-        raise ClientError(ExitCode.USAGE, "--resume: only a folder of segments", "name it: --archive FOLDER")
+        raise UsageError("--resume: only a folder of segments", "name it: --archive FOLDER")
     earlier = resume_files.read(resume, resume_files.VerifiedSegments)
     if earlier is not None and root not in ("", earlier.root):
         return 0  # verified without this root key
@@ -169,8 +167,8 @@ def witness_addresses(texts: Sequence[str], wanted: int) -> list[WitnessAddress]
     try:
         found = {str(each.key): each for each in map(WitnessAddress.parse, texts)}
     except NoteError as error:
-        raise ClientError(ExitCode.USAGE, f"--witness-key: {error}") from None
+        raise UsageError(f"--witness-key: {error}") from None
     if wanted > len(found):
         text = f"--witnesses {wanted}: {len(found)} witnesses are known"
-        raise ClientError(ExitCode.USAGE, text, "name each one's key: --witness-key VKEY, or BAILIFF_WITNESS_KEYS")
+        raise UsageError(text, "name each one's key: --witness-key VKEY, or BAILIFF_WITNESS_KEYS")
     return list(found.values())
