@@ -5,13 +5,12 @@ The rules are those of a supervisor's socket: every line is answered, at a limit
 
 import asyncio
 import contextlib
-import json
 import os
 import socket
 from pathlib import Path
 
 from bailiff_node_agent.runtime.supervisor import safe_open
-from bailiff_node_agent.runtime.supervisor.journal import Journal, parse_message
+from bailiff_node_agent.runtime.supervisor.journal import Journal, error_reply
 from bailiff_node_agent.runtime.supervisor.socket_server import (
     BACKLOG,
     BURST_LINES,
@@ -63,10 +62,11 @@ class ControlServer:
             while line := await reader.readuntil(b"\n"):
                 await self._wait_for_token()
                 async with self._writing:
-                    writer.write(await asyncio.to_thread(self._reply, line))
+                    reply, _ = await asyncio.to_thread(self._journal.answer, line, str(self._folder))
+                    writer.write(reply)
                 await writer.drain()
         except asyncio.LimitOverrunError:
-            writer.write(_error(TOO_LONG))
+            writer.write(error_reply(TOO_LONG))
         except (asyncio.IncompleteReadError, OSError):
             pass  # the job has closed it
         finally:
@@ -80,19 +80,3 @@ class ControlServer:
         self._tokens -= 1
         if self._tokens < 0:
             await asyncio.sleep(-self._tokens / LINES_PER_S)
-
-    def _reply(self, line: bytes) -> bytes:
-        try:
-            message = parse_message(line)
-            if message["type"] == "acknowledged" and not safe_open.exists(str(self._folder), "notice.json"):
-                raise ValueError("acknowledged: there is no eviction notice")
-            self._journal.add(message)
-        except ValueError as problem:
-            return _error(str(problem))
-        except OSError as problem:
-            return _error(f"the node cannot write the message to disk: {problem.strerror or problem}")
-        return b'{"ok": true}\n'
-
-
-def _error(why: str) -> bytes:
-    return json.dumps({"ok": False, "error": why}).encode() + b"\n"

@@ -5,6 +5,7 @@ import json
 import os
 from typing import Any
 
+from . import safe_open
 from .host import boottime_us
 
 MAX_JOURNAL_BYTES = 256 * 1024
@@ -53,6 +54,11 @@ def _is(expected: str, value: object) -> bool:
     return number or (expected == OPTIONAL and value is None)
 
 
+def error_reply(why: str) -> bytes:
+    """What a job reads instead of an acknowledgement."""
+    return json.dumps({"ok": False, "error": why}).encode() + b"\n"
+
+
 class Journal:
     """The task's messages, one numbered line each. A full journal keeps only the newest message of each type."""
 
@@ -87,6 +93,22 @@ class Journal:
                     file.truncate(self._size)
                 raise
         self._number, self._size = self._number + 1, self._size + len(line)
+
+    def answer(self, line: bytes, folder: str) -> tuple[bytes, str]:
+        """Keeps the message in this line. The reply to the job, and the message's type; empty: it is invalid, or not kept.
+
+        folder: the task's control directory.
+        """
+        try:
+            message = parse_message(line)
+            if message["type"] == "acknowledged" and not safe_open.exists(folder, "notice.json"):
+                raise ValueError("acknowledged: there is no eviction notice")
+            self.add(message)
+        except ValueError as problem:
+            return error_reply(str(problem)), ""
+        except OSError as problem:
+            return error_reply(f"the node cannot write the message to disk: {problem.strerror or problem}"), ""
+        return b'{"ok": true}\n', message["type"]
 
     def _line(self, number: int, at_us: int, message: dict[str, Any]) -> bytes:
         return json.dumps({"n": number, "at_us": at_us, **message}).encode() + b"\n"

@@ -1,7 +1,6 @@
 """The Unix socket on which the job sends its messages; it also serves the task's terminal, where it has one."""
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -11,7 +10,7 @@ import time
 from typing import Any
 
 from . import safe_open
-from .journal import Journal, parse_message
+from .journal import Journal, error_reply
 from .terminal import Terminal
 
 MAX_LINE_BYTES = 4096
@@ -152,7 +151,7 @@ class SocketServer:
             del buffer[: end + 1]
         too_long = len(buffer) > MAX_LINE_BYTES
         if too_long:
-            replies += _error(TOO_LONG)
+            replies += error_reply(TOO_LONG)
         try:
             if replies and connection.send(replies) != len(replies):
                 raise BlockingIOError
@@ -163,19 +162,7 @@ class SocketServer:
 
     def _reply(self, line: bytes) -> bytes:
         if len(line) > MAX_LINE_BYTES:
-            return _error(TOO_LONG)
-        try:
-            message = parse_message(line)
-            if message["type"] == "acknowledged" and not safe_open.exists(self.control_dir.folder, "notice.json"):
-                raise ValueError("acknowledged: there is no eviction notice")
-            self._journal.add(message)
-        except ValueError as problem:
-            return _error(str(problem))
-        except OSError as problem:
-            return _error(f"the node cannot write the message to disk: {problem.strerror or problem}")
-        self.attached = self.attached or message["type"] == "hello"
-        return b'{"ok": true}\n'
-
-
-def _error(why: str) -> bytes:
-    return json.dumps({"ok": False, "error": why}).encode() + b"\n"
+            return error_reply(TOO_LONG)
+        reply, kind = self._journal.answer(line, self.control_dir.folder)
+        self.attached = self.attached or kind == "hello"
+        return reply
