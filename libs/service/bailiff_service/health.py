@@ -5,11 +5,10 @@ The server runs in the service's own event loop, so that a blocked loop does not
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import Any, Self
 
 import h11
 import orjson
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -81,6 +80,18 @@ def _inline(endpoint: Callable[[Request], Response]) -> Callable[[Request], obje
     return run
 
 
+def small_server(app: Any) -> Server:
+    """A server of few and short requests: each connection is closed after one that does not come at once."""
+    return Server(
+        app,
+        at_once=MAX_CONNECTIONS,
+        end_s=1,
+        http=TimedProtocol,
+        h11_max_incomplete_event_size=MAX_REQUEST_BYTES,
+        timeout_keep_alive=REQUEST_TIMEOUT_S,
+    )
+
+
 class HealthServer:
     """Serves the health endpoints while used as an async context manager; `address` is then set. port: 0 for a free one."""
 
@@ -92,21 +103,7 @@ class HealthServer:
     async def __aenter__(self) -> Self:
         listening = open_socket(self._host, self._port)
         self.address = address_of(listening)
-        config = uvicorn.Config(
-            self._app,
-            lifespan="off",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            http=TimedProtocol,
-            ws="none",
-            limit_concurrency=MAX_CONNECTIONS,
-            h11_max_incomplete_event_size=MAX_REQUEST_BYTES,
-            timeout_keep_alive=REQUEST_TIMEOUT_S,
-            timeout_graceful_shutdown=1,
-        )
-        self._server = Server(config)
+        self._server = small_server(self._app)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
         return self
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import uvicorn
 
@@ -18,9 +19,25 @@ TICK_S = 1.0
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server without signal handlers: the service has its own."""
+    """A uvicorn server without signal handlers and logs: the service has its own.
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    app: an ASGI application without a lifespan. at_once: connections; more are refused. end_s: so long open requests are answered
+    once it is to stop. options: others of uvicorn's.
+    """
+
+    def __init__(self, app: Any, *, at_once: int, end_s: int, **options: Any) -> None:
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            limit_concurrency=at_once,
+            timeout_graceful_shutdown=end_s,
+            **options,
+        )
         super().__init__(config)
         self._asked_to_stop = asyncio.Event()
 

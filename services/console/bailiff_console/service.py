@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from urllib.parse import urlsplit
 
-import uvicorn
-
 from bailiff.client.client import Client
 from bailiff.client.settings import service_key
 from bailiff_bus.kafka_settings import secret_of
@@ -103,20 +101,9 @@ class ConsoleService:
         config = self._settings
         settings = "BAILIFF_CONSOLE_HOST, BAILIFF_CONSOLE_PORT"
         listening, self.address = listen(config.console_host, config.console_port, settings)
-        server = Server(
-            uvicorn.Config(
-                self.app,
-                lifespan="off",
-                log_config=None,
-                log_level="critical",
-                access_log=False,
-                server_header=False,
-                limit_concurrency=config.console_pages + OTHER_CONNECTIONS,
-                timeout_graceful_shutdown=STREAMS_END_S,
-                ws="none",
-                proxy_headers=False,  # AuthMiddleware decides which proxy headers to trust
-            )
-        )
+        at_once = config.console_pages + OTHER_CONNECTIONS
+        # proxy_headers: AuthMiddleware decides which to trust
+        server = Server(self.app, at_once=at_once, end_s=STREAMS_END_S, proxy_headers=False)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         logger().info("serving the console", at=self.address)
         try:

@@ -148,31 +148,15 @@ class WitnessService:
         if self._settings.witness_port is None:
             yield
             return
-        import uvicorn
-
-        from bailiff_service.health import MAX_CONNECTIONS, MAX_REQUEST_BYTES, REQUEST_TIMEOUT_S, TimedProtocol
-        from bailiff_service.web_server import Server, listen
+        from bailiff_service.health import small_server
+        from bailiff_service.web_server import listen
 
         from .http_api import http_api
 
         listening, self.http_address = listen(
             self._settings.witness_host, self._settings.witness_port, "witness_host, witness_port"
         )
-        config = uvicorn.Config(
-            http_api(cosigner, self._log_keys),
-            lifespan="off",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            http=TimedProtocol,
-            ws="none",
-            limit_concurrency=MAX_CONNECTIONS,
-            h11_max_incomplete_event_size=MAX_REQUEST_BYTES,
-            timeout_keep_alive=REQUEST_TIMEOUT_S,
-            timeout_graceful_shutdown=1,
-        )
-        server = Server(config)
+        server = small_server(http_api(cosigner, self._log_keys))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         logger().info("answering over HTTP", address=self.http_address)
         try:

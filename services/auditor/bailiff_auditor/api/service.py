@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 
-import uvicorn
-
 from bailiff_bus.kafka_settings import secret_of
 from bailiff_service.access_tokens import API_TOKEN_FILE, service_token
 from bailiff_service.logs import logger
@@ -49,19 +47,8 @@ class ApiService:
         settings = "BAILIFF_API_HOST, BAILIFF_API_PORT"
         listening, self.address = listen(config.api_host, config.api_port, settings)
         await self._archive.open()
-        server = Server(
-            uvicorn.Config(
-                application(self._archive, self.streams, self._metrics, self._token, config.api_hosts),
-                lifespan="off",
-                log_config=None,
-                log_level="critical",
-                access_log=False,
-                server_header=False,
-                limit_concurrency=config.api_streams + OTHER_CONNECTIONS,
-                timeout_graceful_shutdown=STREAMS_END_S,
-                ws="none",
-            )
-        )
+        app = application(self._archive, self.streams, self._metrics, self._token, config.api_hosts)
+        server = Server(app, at_once=config.api_streams + OTHER_CONNECTIONS, end_s=STREAMS_END_S)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         logger().info("serving the HTTP API", at=f"{self.address}/v1/openapi.json")
         try:
