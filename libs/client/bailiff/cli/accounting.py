@@ -10,8 +10,8 @@ import typer
 
 from bailiff.client.errors import UsageError
 
-from .job_list import Several, each_of
 from .jobs import moment_of
+from .parameters import OfClasses, OfUsers, Several, each_of
 from .session import Output, Session, command
 
 
@@ -40,11 +40,11 @@ async def accounting(
         str | None, typer.Option(metavar="TIME", help="From then, as in 30d (ago) or 2026-01-01. Default: seven days ago.")
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before then. Default: now.")] = None,
-    user: Annotated[Several, typer.Option("--user", "-u", metavar="USER,...", help="Only jobs of these users.")] = None,
+    user: OfUsers = None,
     project: Annotated[
         Several, typer.Option("--project", "-p", metavar="PROJECT,...", help="Only jobs of these projects.")
     ] = None,
-    class_: Annotated[Several, typer.Option("--class", "-c", metavar="CLASS,...", help="Only these priority classes.")] = None,
+    class_: OfClasses = None,
     job: Annotated[Several, typer.Option("--job", "-j", metavar="JOB,...", help="Only these jobs.")] = None,
     month: Annotated[
         str | None,

@@ -1,19 +1,19 @@
 """Commands for operators: create topics, accept a truncated log."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bailiff.client.answers import require_accepted
 
+from .parameters import PoolsFile, Reason
 from .session import Session, command
 
 
 @command("topics create", leave_out=("pool", "actor", "key"))
 async def topics_create(
     session: Session,
-    pools: Annotated[Path | None, typer.Option(metavar="FILE", help="File that declares the pools. Also: BAILIFF_POOLS.")] = None,
+    pools: PoolsFile = None,
     replication: Annotated[int | None, typer.Option(help="Replication factor. Default: 3 if there are enough brokers.")] = None,
 ) -> None:
     """Create missing topics, with one log partition per declared pool. Idempotent."""
@@ -31,7 +31,7 @@ async def accept_truncation(
     session: Session,
     epoch: Annotated[int, typer.Option(help="The epoch named by the alarm.")],
     seq: Annotated[int, typer.Option(help="The highest seq that an agent has seen, from the alarm.")],
-    reason: Annotated[str, typer.Option(help="Recorded in the audit log.")],
+    reason: Reason,
 ) -> None:
     """Accept a log that is shorter than what agents have seen, and continue. The loss is recorded."""
     from bailiff_core.records.pool_requests import AcceptTruncation

@@ -11,6 +11,7 @@ from bailiff.client.answers import job_in
 from bailiff.client.errors import ClientError, ExitCode, UsageError
 from bailiff_core.humanize import exit_text
 
+from .parameters import JobName, TaskIndex
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ KEYS = typer.Option("--detach-keys", metavar="KEYS", help=f"Keys that detach. De
 @command("attach", leave_out=("output",))
 async def attach(
     session: Session,
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    task: Annotated[int, typer.Option(min=0, help="Index of the task.")] = 0,
+    job: JobName,
+    task: TaskIndex = 0,
     detach_keys: Annotated[str, KEYS] = DEFAULT,
 ) -> None:
     """Attach to the terminal of a job's task, which was submitted with --tty or --interactive. Only its owner and operators may;

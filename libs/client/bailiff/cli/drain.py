@@ -10,14 +10,14 @@ from bailiff.client.answers import not_found, require_accepted
 from bailiff.client.errors import NodeNotFound, UsageError
 from bailiff_core.humanize import duration_text
 
-from .jobs import Reason, micros_of
+from .jobs import micros_of
+from .parameters import NodeName, Reason
 from .policy_confirmation import on_terminal
 from .session import Session, command
 
 if TYPE_CHECKING:
     from bailiff_core.model.state import Node, PoolState
 
-NodeName = Annotated[str, typer.Argument(help="The node's name.")]
 Mode = Literal["graceful", "quick", "fast"]
 WHAT = {
     "graceful": "are migrated where possible, or may finish",

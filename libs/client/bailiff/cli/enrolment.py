@@ -9,9 +9,9 @@ from bailiff.client.answers import require_accepted
 from bailiff.client.errors import ClientError, ExitCode
 
 from .jobs import micros_of
+from .parameters import NodeName
 from .session import Session, command
 
-NodeName = Annotated[str, typer.Argument(help="The node's name.")]
 MaxDevices = Annotated[
     int | None,
     typer.Option(

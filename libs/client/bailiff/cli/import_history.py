@@ -114,9 +114,8 @@ def _report(session: Session, source: Any, chosen: ImportOptions) -> None:
     check(chosen.errors)
     if chosen.folder.exists() and not chosen.folder.is_dir():
         raise UsageError(f"--out: {chosen.folder} is not a folder")
-    warn = lambda line: session.err.print(line, markup=False, soft_wrap=True)  # noqa: E731
     with options.progress_bar(session.err) as progress:
-        found = run_import(source, chosen, warn, progress)
+        found = run_import(source, chosen, session.note, progress)
     session.show(found, lambda: history_report(found))
     session.say(
         f"{chosen.folder}: bailiff simulate history:{chosen.folder}, or bailiff what-if --file {chosen.folder} --policy FILE"

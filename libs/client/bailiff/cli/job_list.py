@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .jobs import moment_of, pairs_of
+from .parameters import OfClasses, OfUsers, Several, Watch, each_of
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from bailiff.client.job_filter import JobPage
     from bailiff.render.serializers.jobs import JobRow
 
-Several = list[str] | None
 LIMIT = 200  # rows of a list of jobs, where no other number is asked for
 
 
@@ -28,14 +28,14 @@ async def list_jobs(
     state: Annotated[
         Several, typer.Option("--state", "-s", metavar="STATE,...", help="Only jobs in these states, as in pending,running.")
     ] = None,
-    user: Annotated[Several, typer.Option("--user", "-u", metavar="USER,...", help="Only jobs of these users.")] = None,
+    user: OfUsers = None,
     project: Annotated[
         str | None, typer.Option("--project", "-p", help="Only this project and its subprojects. Also: BAILIFF_PROJECT.")
     ] = None,
     all_projects: Annotated[
         bool, typer.Option("--all-projects", "-A", help="All projects, even if BAILIFF_PROJECT is set.")
     ] = False,
-    class_: Annotated[Several, typer.Option("--class", "-c", metavar="CLASS,...", help="Only these priority classes.")] = None,
+    class_: OfClasses = None,
     node: Annotated[
         Several, typer.Option("--node", metavar="NODE,...", help="Only jobs that run on, or have reservations on, these nodes.")
     ] = None,
@@ -50,7 +50,7 @@ async def list_jobs(
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=0, help="Rows at most; 0: all.")] = LIMIT,
     after: Annotated[str | None, typer.Option(metavar="TOKEN", help="The next page, as the page before names it.")] = None,
     columns: Annotated[Several, typer.Option(metavar="COLUMN,...", help="Only these columns, in this order.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh whenever it changes.")] = False,
+    watch: Watch = False,
 ) -> None:
     """List jobs: active jobs first, then pending jobs in queue order. # is the number of pending jobs ahead.
 
@@ -110,8 +110,3 @@ def say_more(found: JobPage) -> None:
     if found.next is not None:
         more = found.total - int(found.next.partition(".")[0])
         print(f"{more} more of {found.total} jobs; the next page: --after {found.next}", file=sys.stderr)
-
-
-def each_of(texts: Several) -> list[str]:
-    """The values of an option that is repeatable and takes several, separated by commas."""
-    return [part.strip() for text in texts or [] for part in text.split(",") if part.strip()]

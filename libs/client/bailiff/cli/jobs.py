@@ -10,6 +10,7 @@ import typer
 from bailiff.client.answers import no_such_job
 from bailiff.client.errors import ClientError, ExitCode, UsageError
 
+from .parameters import JobName
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 
 # --- shared by commands about jobs
-
-
-Reason = Annotated[str, typer.Option(help="Recorded in the audit log.")]
 
 
 async def follow_jobs(
@@ -93,7 +91,7 @@ async def watch_or_show(session: Session, look: Any, table: Any, *, watch: bool)
 @command("describe")
 async def describe(
     session: Session,
-    job: Annotated[str, typer.Argument(help="The job's name.")],
+    job: JobName,
     show_events: Annotated[bool, typer.Option("--show-events", "-e", help="Include all records about the job.")] = False,
     spec: Annotated[bool, typer.Option("--spec", help="Include its command and environment, if you may read them.")] = False,
 ) -> None:

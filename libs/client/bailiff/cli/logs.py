@@ -11,6 +11,7 @@ from bailiff.client.answers import no_such_job
 from bailiff.client.errors import ExitCode
 
 from .jobs import moment_of
+from .parameters import JobName
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ NOT_STARTED = ("waiting", "pending", "reserved", "paused")
 @command("logs", leave_out=("output",))
 async def logs(
     session: Session,
-    job: Annotated[str, typer.Argument(help="The job's name.")],
+    job: JobName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job has ended.")] = False,
     task: Annotated[int | None, typer.Option(help="Only this task's lines.")] = None,
     attempt: Annotated[int | None, typer.Option(help="Only this attempt's lines.")] = None,
@@ -48,7 +49,7 @@ async def logs(
         known = projection.state.jobs.get(job)
 
         if follow and known is not None and known.phase in NOT_STARTED:
-            session.err.print(f"{job} has not started: {waits_text(projection.state, known)}", style="dim", markup=False)
+            session.note(f"{job} has not started: {waits_text(projection.state, known)}", "dim")
 
         async def is_over() -> bool:
             if not follow:
@@ -61,13 +62,13 @@ async def logs(
             raise no_such_job(job, projection.state)
         if not printed and not follow and known is not None and known.first_wait is None:
             what = "has not started" if known.phase in NOT_STARTED else "never started"
-            session.err.print(f"{job} {what}: {waits_text(projection.state, known)}", style="dim", markup=False)
+            session.note(f"{job} {what}: {waits_text(projection.state, known)}", "dim")
         elif not printed:
             everything = wanted == OutputFilter(projection.pool, job)
             runs = known is not None and job not in projection.state.ended
             young = known is not None and client.now() - known.submitted_at < RETAINED
             what = "has no retained output" if not runs else f"has written nothing {'yet' if young else 'in the last day'}"
-            session.err.print(f"{job} {what}{'' if everything else ' that matches'}", style="dim", markup=False)
+            session.note(f"{job} {what}{'' if everything else ' that matches'}", "dim")
     return None
 
 

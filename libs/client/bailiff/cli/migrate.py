@@ -8,14 +8,14 @@ import typer
 
 from bailiff.client.answers import job_in, require_accepted
 
-from .jobs import Reason
+from .parameters import JobName, Reason
 from .session import Session, command
 
 
 @command("migrate", names="job")
 async def migrate(
     session: Session,
-    job: Annotated[str, typer.Argument(help="The job's name.")],
+    job: JobName,
     to: Annotated[
         str | None, typer.Option("--to", metavar="NODE", help="Target node. Default: any nodes with free resources.")
     ] = None,

@@ -23,9 +23,6 @@ async def notify(
 
     notify_file = read_notify_file(file)
 
-    def warn(text: str) -> None:
-        session.err.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
-
     async with session.client() as client:
-        count = await Notifier(client, notify_file, warn).run(once=once)
+        count = await Notifier(client, notify_file, lambda text: session.note(text, "yellow")).run(once=once)
     session.show({"delivered": count}, lambda: f"{count} notifications delivered")

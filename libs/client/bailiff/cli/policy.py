@@ -10,6 +10,7 @@ from bailiff.client.errors import ExitCode
 from bailiff_core.humanize import count_text
 
 from . import tune  # noqa: F401 - `policy tune`
+from .parameters import Reason
 from .policy_confirmation import Yes, confirm_effects
 from .session import Session, command
 
@@ -86,7 +87,7 @@ async def apply(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Apply even if another policy was applied since `policy show` wrote the file.")
     ] = False,
-    reason: Annotated[str, typer.Option(help="Recorded in the audit log.")] = "",
+    reason: Reason = "",
     yes: Yes = False,
 ) -> None:
     """Apply a policy file. Running jobs are not evicted, except with --enforce. If it is in force already, nothing is recorded.

@@ -41,7 +41,7 @@ def confirm_effects(
     from bailiff.policy.quota_findings import new_quota_findings
 
     for sentence in new_quota_findings(state, policy)[:MAX_SENTENCES]:
-        session.err.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        session.note(sentence)
     if yes:
         return
     from bailiff.client.preview import at
@@ -61,9 +61,9 @@ def confirm_effects(
 def confirm(session: Session, what: str, sentences: Sequence[str], why: str) -> None:
     """Print the effects and ask. Raises `ClientError` unless confirmed."""
     for sentence in sentences[:MAX_SENTENCES]:
-        session.err.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        session.note(sentence)
     if len(sentences) > MAX_SENTENCES:
-        session.err.print(f"and {len(sentences) - MAX_SENTENCES} more")
+        session.note(f"and {len(sentences) - MAX_SENTENCES} more")
     if not on_terminal():
         raise UsageError(f"{what}: {why}: confirmation is required", "use --yes to do it without a question")
     if not typer.confirm("Apply it?" if "policy" in what or "project" in what else "Do it?", err=True):

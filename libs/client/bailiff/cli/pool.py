@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from bailiff.client.errors import NodeNotFound
 
 from . import enrolment, requests  # noqa: F401 - other commands of the group `node`
 from .jobs import watch_or_show
+from .parameters import NodeName, PoolsFile, Watch
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from bailiff.client.client import Client
     from bailiff.render.serializers.nodes import ListedNode, NodeRow
     from bailiff.render.serializers.pools import PoolRow
-
-
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh whenever it changes.")]
-NodeName = Annotated[str, typer.Argument(help="The node's name.")]
 
 
 @command("nodes", names="node")
@@ -81,7 +77,7 @@ async def pool_list(session: Session, watch: Watch = False) -> None:
 async def pool_create(
     session: Session,
     name: Annotated[str, typer.Argument(help="The pool's name, as in every record.")],
-    pools: Annotated[Path | None, typer.Option(metavar="FILE", help="File that declares the pools. Also: BAILIFF_POOLS.")] = None,
+    pools: PoolsFile = None,
     partition: Annotated[int | None, typer.Option(min=0, help="Partition of bailiff.audit. Default: the next free one.")] = None,
     description: Annotated[str, typer.Option(help="Short description.")] = "",
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 from bailiff.client.answers import job_in
 from bailiff.client.errors import UsageError
 
+from .parameters import JobName, TaskIndex
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ LOCAL = typer.Option("--local-port", min=0, max=65535, help="Port of this machin
 @command("port-forward", leave_out=("output",))
 async def port_forward(
     session: Session,
-    job: Annotated[str, typer.Argument(help="The job's name.")],
+    job: JobName,
     port: Annotated[int | None, PORT] = None,
-    task: Annotated[int, typer.Option(min=0, help="Index of the task.")] = 0,
+    task: TaskIndex = 0,
     local_port: Annotated[int | None, LOCAL] = None,
 ) -> None:
     """Forward a port of this machine to a port that the job declared with --port. Only its owner and operators may; it is on

@@ -11,8 +11,9 @@ import typer
 from bailiff.client.answers import ANSWER_WITHIN, require_accepted
 from bailiff.client.errors import ClientError, ExitCode, UsageError
 
-from .job_list import LIMIT, Several, each_of, say_more
-from .jobs import Reason, watch_or_show
+from .job_list import LIMIT, say_more
+from .jobs import watch_or_show
+from .parameters import Reason, Several, Watch, each_of
 from .policy_confirmation import Yes, confirm_effects
 from .session import Session, command
 
@@ -57,9 +58,7 @@ class ProjectOptions:
 
 
 @command("project list", names="project")
-async def list_projects(
-    session: Session, watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh whenever it changes.")] = False
-) -> None:
+async def list_projects(session: Session, watch: Watch = False) -> None:
     """List projects as a tree: usage, quota, borrowed, fair share, limit, jobs. With -o wide also CPU and memory."""
     from bailiff.render.serializers.projects import ProjectRow, rows
     from bailiff.tables.projects import projects_table

@@ -145,7 +145,7 @@ async def _request_each(session: Session, bodies: Sequence[RequestBody]) -> Exit
     session.show(results, lambda: "")
     for result in results:
         if session.output is Output.NAME and not result["accepted"]:
-            session.err.print(f"{result['job']}: {result['result']}", markup=False, soft_wrap=True)
+            session.note(f"{result['job']}: {result['result']}")
     return worst
 
 

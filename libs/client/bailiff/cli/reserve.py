@@ -13,7 +13,8 @@ from bailiff.client.errors import UsageError
 from bailiff_core.humanize import count_text, minute_text, window_text
 
 from . import requests  # noqa: F401 - `unreserve`
-from .jobs import Reason, micros_of
+from .jobs import micros_of
+from .parameters import Reason
 from .session import Session, command
 
 

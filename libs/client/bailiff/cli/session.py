@@ -180,6 +180,10 @@ class Session:
         elif self.for_people:
             self.write(f"{plain(text)}\n")
 
+    def note(self, text: str, style: str = "") -> None:
+        """Prints a line to standard error, in each output format."""
+        self.err.print(text, style=style, markup=False, soft_wrap=True)
+
     def show_lines(self, text_lines: Sequence[Line]) -> None:
         """Prints event lines, with the date before the first of a day."""
         from bailiff.render.record_text.line import styled

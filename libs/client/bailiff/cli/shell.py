@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from bailiff.client.answers import job_in
 
+from .parameters import JobName, TaskIndex
 from .session import Session, command
 
 
 @command("shell", leave_out=("output",))
 async def shell(
     session: Session,
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    task: Annotated[int, typer.Option(min=0, help="Index of the task.")] = 0,
+    job: JobName,
+    task: TaskIndex = 0,
 ) -> None:
     """Open a shell beside a job's running task: as its user, with its GPUs, limits, folder and environment. Only its owner and
     operators may; it is on record, without what is typed. It ends with exit, with the connection, or with the task.

@@ -147,9 +147,9 @@ async def _warn(session: Session, client: Client, pool: str, job: SubmitJob) -> 
     slow = too_slow_to_save(state, known) if known is not None else ""
     problems += [slow] if slow else []
     for each in would_use(state, known, short=True) if known is not None else ():
-        session.err.print(each, style="dim", markup=False, highlight=False, soft_wrap=True)
+        session.note(each, "dim")
     for each in problems:
-        session.err.print(f"warning: {each}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        session.note(f"warning: {each}", "yellow")
 
 
 async def _tell(session: Session, client: Client, accepted: Accepted, *, is_array: bool) -> None:

@@ -11,6 +11,7 @@ from bailiff.client.answers import job_in
 from bailiff.client.errors import ExitCode, UsageError
 
 from .job_options import How, JobOptions
+from .parameters import JobName
 from .session import Session, command
 
 
@@ -35,9 +36,7 @@ async def submit(
 
 
 @command("resubmit", names="job")
-async def resubmit(
-    session: Session, job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")], options: JobOptions, how: How
-) -> ExitCode | None:
+async def resubmit(session: Session, job: JobName, options: JobOptions, how: How) -> ExitCode | None:
     """Submit a job again, running or ended, with the same specification; options change it.
 
     The new job is called JOB-r2, unless --name says otherwise, and is yours. Its demand is in the audit log. Command,
@@ -55,5 +54,5 @@ async def resubmit(
         raise UsageError(text, f"give it again: bailiff resubmit {job} -- PROGRAM ARGUMENTS...")
     if again.missing:
         text = f"warning: environment, secrets and working directory are not those of {job}: {again.missing}"
-        session.err.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        session.note(text, "yellow")
     return await submit_document(session, changed(again, options.fields_given()), Source(), options, how)

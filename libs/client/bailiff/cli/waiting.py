@@ -46,7 +46,7 @@ async def wait_for(session: Session, client: Client, accepted: Accepted, *, foll
 def _leave(session: Session, names: Sequence[str], pool: str) -> None:
     shown = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     goes = "keeps" if len(names) == 1 else "keep"
-    session.err.print(f"{shown} {goes} running; to cancel: bailiff cancel {names[0]} --pool {pool}", markup=False)
+    session.note(f"{shown} {goes} running; to cancel: bailiff cancel {names[0]} --pool {pool}")
 
 
 async def _until_ended(
@@ -79,7 +79,7 @@ async def _until_ended(
             if failed and session.for_people:
                 printed = [f"  | {line}" for line in await last_lines(client, pool, failed[0])]
                 for line in (*printed, f"what it printed: bailiff logs {failed[0].id} --pool {pool}"):
-                    session.err.print(line, markup=False, highlight=False, soft_wrap=True)
+                    session.note(line)
             return worst
     raise AssertionError("following ends only with the jobs")
 
@@ -162,10 +162,10 @@ async def _events_of(
     async for entry, job in follow_jobs(client, sent.pool, {sent.job: None}, seq, state):
         data = entry.record.data
         for line in lines_about(entry.record, job, state):
-            session.err.print(str(line), style="dim", markup=False, highlight=False, soft_wrap=True)
+            session.note(str(line), "dim")
         if isinstance(data, TaskStarted) and data.task == state.jobs[job].tasks[0].index:
             for sentence in where_to_reach(job, data.node, port):
-                session.err.print(sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
+                session.note(sentence, "bold")
             if until_started:
                 return None, entry.record.seq
         if isinstance(data, JobEnded):

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .parameters import PoolsFile
 from .session import Session, command
 
 
@@ -18,7 +19,7 @@ def witness(
     state: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of its key and memory. Also: BAILIFF_STATE_DIR.")
     ] = None,
-    pools: Annotated[Path | None, typer.Option(metavar="FILE", help="File that declares the pools. Also: BAILIFF_POOLS.")] = None,
+    pools: PoolsFile = None,
     no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Cosign only what is brought over HTTP.")] = False,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port of its HTTP interface. Also: BAILIFF_WITNESS_PORT.")
