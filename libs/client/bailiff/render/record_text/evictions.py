@@ -16,10 +16,6 @@ from .tasks import _on, _task, checkpoint_text
 describes = Entries()
 
 
-def _migration_word(_record: Record, decision: decisions.MigrationDecided, _state: PoolState) -> str:
-    return "Moved" if decision.cause == "migration" else "Resized"
-
-
 @describes(facts.EvictionStageReached)
 def _eviction_stage_reached(fact: facts.EvictionStageReached, state: PoolState) -> Statement:
     job = state.jobs.get(fact.job)
@@ -41,11 +37,7 @@ def _snapshot_stage_reached(fact: facts.SnapshotStageReached, _state: PoolState)
     return Statement("snapshot", _task(fact), joined(STAGES[fact.stage], _on(fact, snapshot_text(fact), after, goes_on)), kind)
 
 
-def _parked_word(_record: Record, fact: facts.ParkedTaskStageReached, _state: PoolState) -> str:
-    return "ParkedLost" if fact.stage == "park_lost" else ""
-
-
-@describes(facts.ParkedTaskStageReached, event=_parked_word)
+@describes(facts.ParkedTaskStageReached, event=lambda _, fact, __: "ParkedLost" if fact.stage == "park_lost" else "")
 def _parked_task_stage_reached(fact: facts.ParkedTaskStageReached, _state: PoolState) -> Statement:
     kind = {"stored": "good", "save_failed": "warn", "park_lost": "bad"}.get(fact.stage, "quiet")
     stays = "it stays parked" if fact.stage == "save_failed" else ""
@@ -130,7 +122,7 @@ def _drain_deadline_reached(decision: decisions.DrainDeadlineReached, _state: Po
     return Statement("drain deadline", decision.node, "remaining jobs are evicted", "warn")
 
 
-@describes(decisions.MigrationDecided, event=_migration_word)
+@describes(decisions.MigrationDecided, event=lambda _, decision, __: "Moved" if decision.cause == "migration" else "Resized")
 def _migration_decided(decision: decisions.MigrationDecided, state: PoolState) -> Statement:
     job = state.jobs.get(decision.job)
     present = job is not None and job.attempt == decision.attempt and state.policy is not None
@@ -166,12 +158,8 @@ def _grace_shortened(decision: decisions.GraceShortened, _state: PoolState) -> S
     return Statement("grace shortened", who, joined(times, SHORTENED_BY[decision.cause]), "evict")
 
 
-def _decided_word(_record: Record, decision: decisions.EvictionCancelled, _state: PoolState) -> str:
-    """Once agents were notified, theirs is the last word."""
-    return "" if decision.notified else "EvictionCancelled"
-
-
-@describes(decisions.EvictionCancelled, event=_decided_word)
+# Once agents were notified, theirs is the last word.
+@describes(decisions.EvictionCancelled, event=lambda _, decision, __: "" if decision.notified else "EvictionCancelled")
 def _eviction_cancelled(decision: decisions.EvictionCancelled, state: PoolState) -> Statement:
     who, job = members(decision.job, decision.tasks), state.jobs.get(decision.job)
     if not decision.notified:

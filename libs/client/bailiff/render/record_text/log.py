@@ -2,17 +2,13 @@
 
 from bailiff_core.humanize import count_text, duration_text
 from bailiff_core.model.state import PoolState
-from bailiff_core.records import Record, facts
+from bailiff_core.records import facts
 
 from .line import Statement
 from .phrases import joined, with_reason
 from .registry import Entries
 
 describes = Entries()
-
-
-def _rejected_word(_record: Record, fact: facts.InputRejected, _state: PoolState) -> str:
-    return "Rejected" if fact.job is not None else ""
 
 
 @describes(facts.PoolCreated)
@@ -75,7 +71,7 @@ def _inputs_lost(fact: facts.InputsLost, _state: PoolState) -> Statement:
     return Statement("inputs lost", where, more, "bad")
 
 
-@describes(facts.InputRejected, event=_rejected_word)
+@describes(facts.InputRejected, event=lambda _, fact, __: "Rejected" if fact.job is not None else "")
 def _input_rejected(fact: facts.InputRejected, _state: PoolState) -> Statement:
     times = f"{fact.count} inputs, the newest: " if fact.count > 1 else ""
     where = f"{fact.topic}/{fact.partition}/{fact.offset}"

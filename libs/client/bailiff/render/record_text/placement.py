@@ -20,10 +20,6 @@ from .registry import Entries
 describes = Entries()
 
 
-def _placed_word(_record: Record, decision: decisions.JobPlaced, _state: PoolState) -> str:
-    return "Reserved" if decision.reserved else "Scheduled"
-
-
 def _grown_word(record: Record, decision: decisions.JobGrown, state: PoolState) -> str:
     """A job grows task by task: its first reservation is an event, and then that the last of these tasks runs."""
     job = state.jobs.get(decision.job)
@@ -33,15 +29,11 @@ def _grown_word(record: Record, decision: decisions.JobGrown, state: PoolState) 
     return "Reserved" if sum(task.state == "reserved" for task in job.tasks) == len(added) else ""
 
 
-def _starting_word(_record: Record, decision: decisions.JobStarting, _state: PoolState) -> str:
-    return "" if decision.tasks else "Scheduled"
-
-
 def _ended_word(_record: Record, decision: decisions.JobEnded, _state: PoolState) -> str:
     return decision.outcome.title().replace("-", "")
 
 
-@describes(decisions.JobPlaced, event=_placed_word)
+@describes(decisions.JobPlaced, event=lambda _, decision, __: "Reserved" if decision.reserved else "Scheduled")
 def _job_placed(decision: decisions.JobPlaced, state: PoolState) -> Statement:
     places = places_text(state, decision.placement)
     again = f"attempt {decision.attempt}" if decision.attempt > 1 else ""
@@ -84,7 +76,7 @@ def _job_shrunk(decision: decisions.JobShrunk, state: PoolState) -> Statement:
     return Statement("job shrunk", members(decision.job, decision.tasks), more, "warn")
 
 
-@describes(decisions.JobStarting, event=_starting_word)
+@describes(decisions.JobStarting, event=lambda _, decision, __: "" if decision.tasks else "Scheduled")
 def _job_starting(decision: decisions.JobStarting, _state: PoolState) -> Statement:
     return Statement("job starting", members(decision.job, decision.tasks), "its reserved resources are free", "good")
 
@@ -146,11 +138,7 @@ def _snapshot_expired(decision: decisions.SnapshotExpired, _state: PoolState) ->
     return Statement("snapshot over", decision.job, f"kept as long as the policy says: it begins anew{lost}", "warn")
 
 
-def _requeued_word(_record: Record, decision: decisions.JobRequeued, _state: PoolState) -> str:
-    return "Shrunk" if decision.without else "Requeued"
-
-
-@describes(decisions.JobRequeued, event=_requeued_word)
+@describes(decisions.JobRequeued, event=lambda _, decision, __: "Shrunk" if decision.without else "Requeued")
 def _job_requeued(decision: decisions.JobRequeued, state: PoolState) -> Statement:
     lost = _lost(state, decision)
     fewer = f"restarts without {tasks_text(decision.without)}" if decision.without else ""

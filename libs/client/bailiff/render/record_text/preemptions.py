@@ -9,7 +9,7 @@ from bailiff_core.humanize import count_text, cpus_counted_text
 from bailiff_core.model.proposal import VictimChoice
 from bailiff_core.model.state import PoolState
 from bailiff_core.model.work_lost import loss_text, victim_loss, victims_loss
-from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records import decisions, facts
 
 from .line import Statement
 from .phrases import class_text, island_text, joined, members, places_text, until
@@ -17,10 +17,6 @@ from .registry import Entries
 
 describes = Entries()
 NEEDS = re.compile(r"(^|\w+: )needs ")
-
-
-def _refused_word(_record: Record, decision: decisions.PreemptionRefused, _state: PoolState) -> str:
-    return "NoPreemption" if decision.reason in CONCLUSIVE else ""
 
 
 @describes(facts.ProposalReceived)
@@ -104,7 +100,7 @@ def _not_evicted(decision: decisions.PreemptionDecided) -> str:
     return joined(dropped, f"not evicted: {', '.join(decision.cancelled_evictions)}" if decision.cancelled_evictions else "")
 
 
-@describes(decisions.PreemptionRefused, event=_refused_word)
+@describes(decisions.PreemptionRefused, event=lambda _, decision, __: "NoPreemption" if decision.reason in CONCLUSIVE else "")
 def _preemption_refused(decision: decisions.PreemptionRefused, _state: PoolState) -> Statement:
     needs = NEEDS.sub(r"\1", missing_text(decision))
     need = f"it would need: {needs}" if needs else ""
