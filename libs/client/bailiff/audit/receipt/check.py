@@ -174,7 +174,8 @@ def check_receipt(text: str, trust: Trust = Trust()) -> CheckedReceipt:
         contents = Contents.of(receipt)
     except Failed as error:
         return _without_contents(receipt, str(error))
-    checks = [_run(name, partial(look, contents, trust)) for name, look in LOOKS.items()]
+    checks = [_run(name, partial(look, contents)) for name, look in LOOKS.items()]
+    checks.append(_run("trust", partial(_trust, contents, trust)))
     return _result(contents, checks, known=bool(trust.roots or trust.sealing))
 
 
@@ -304,8 +305,7 @@ def purpose_of(contents: Contents, at: int) -> str:
 # --- the checks
 
 
-def _records(contents: Contents, trust: Trust) -> str:
-    del trust
+def _records(contents: Contents) -> str:
     receipt, last = contents.receipt, -1
     for kept, record in zip(receipt.records, contents.records, strict=True):
         names = [name for name, _ in kept.headers]
@@ -334,8 +334,7 @@ def _records(contents: Contents, trust: Trust) -> str:
     return f"{count_text(len(contents.records), 'record')} of {receipt.pool}, #{contents.records[0].seq} to #{last}"
 
 
-def _inclusion(contents: Contents, trust: Trust) -> str:
-    del trust
+def _inclusion(contents: Contents) -> str:
     seal = contents.receipt.seal
     root = bytes.fromhex(seal.root)
     kept = zip(contents.receipt.records, contents.hashes, strict=True)
@@ -346,8 +345,7 @@ def _inclusion(contents: Contents, trust: Trust) -> str:
     return f"each is under the root over {count_text(seal.size, 'record')}, {seal.root[:16]}…"
 
 
-def _seal(contents: Contents, trust: Trust) -> str:
-    del trust
+def _seal(contents: Contents) -> str:
     receipt, seal = contents.receipt, contents.receipt.seal
     check_seal(seal, receipt.pool)
     if seal.identity != contents.hashes[0]:
@@ -379,8 +377,7 @@ def sealing_keys(receipt: Receipt) -> list[str]:
     return chain.keys or [receipt.seal.key]
 
 
-def _writer(contents: Contents, trust: Trust) -> str:
-    del trust
+def _writer(contents: Contents) -> str:
     created = contents.records[0].data
     if not isinstance(created, facts.PoolCreated):
         raise Failed("the log's first record is missing")
@@ -423,8 +420,7 @@ def _check_writer(check: LogSignatureCheck, keys: LogKeys, before: Record | None
         raise Failed(f"record {record.seq}: {refused}")
 
 
-def _requesters(contents: Contents, trust: Trust) -> str:
-    del trust
+def _requesters(contents: Contents) -> str:
     verifier, in_force, signed, names = RequestVerifier(contents.receipt.pool), -1, 0, []
     for record in contents.records:
         if PURPOSES.get(short_type(record)) not in ("keys", "policy", "submission"):
@@ -448,8 +444,7 @@ def _requesters(contents: Contents, trust: Trust) -> str:
     return "; ".join(names)
 
 
-def _decision(contents: Contents, trust: Trust) -> str:
-    del trust
+def _decision(contents: Contents) -> str:
     receipt, data, seq = contents.receipt, contents.data, contents.decision.seq
     if len(set(receipt.victims)) != len(receipt.victims):
         raise Failed("a victim is named twice")
@@ -478,8 +473,7 @@ def _decision(contents: Contents, trust: Trust) -> str:
     )
 
 
-def _stages(contents: Contents, trust: Trust) -> str:
-    del trust
+def _stages(contents: Contents) -> str:
     stages = 0
     for record in contents.records:
         data: Any = record.data
@@ -497,8 +491,7 @@ def _stages(contents: Contents, trust: Trust) -> str:
     return f"{count_text(stages, 'stage')}; {'; '.join(ended)}"
 
 
-def _cosignatures(contents: Contents, trust: Trust) -> str:
-    del trust
+def _cosignatures(contents: Contents) -> str:
     if not contents.receipt.cosignatures:
         raise NotChecked("no witness cosigned this seal")
     return ", ".join(sorted({NoteKey.parse(each, KeyKind.COSIGNATURE).name for each in cosigners(contents.receipt)}))
@@ -537,7 +530,7 @@ def _trust(contents: Contents, trust: Trust) -> str:
     return f"as you know them: {', '.join(found)}"
 
 
-LOOKS: dict[str, Callable[[Contents, Trust], str]] = {
+LOOKS: dict[str, Callable[[Contents], str]] = {
     "records": _records,
     "inclusion": _inclusion,
     "seal": _seal,
@@ -546,15 +539,15 @@ LOOKS: dict[str, Callable[[Contents, Trust], str]] = {
     "decision": _decision,
     "stages": _stages,
     "cosignatures": _cosignatures,
-    "trust": _trust,
 }
+"""All checks but that of the keys that the reader knows."""
 
 
 # --- the result
 
 
 def _without_contents(receipt: Receipt, problem: str) -> CheckedReceipt:
-    skipped: dict[str, Callable[[], str]] = dict.fromkeys(LOOKS, lambda: _skip("a record cannot be read"))
+    skipped: dict[str, Callable[[], str]] = dict.fromkeys((*LOOKS, "trust"), lambda: _skip("a record cannot be read"))
     checks = [_run(name, look) for name, look in (skipped | {"records": lambda: _fail(problem)}).items()]
     return {**unreadable(""), "verdict": "refuted", "pool": receipt.pool, "decision": receipt.decision, "checks": checks}
 
