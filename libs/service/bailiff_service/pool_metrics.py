@@ -135,8 +135,8 @@ def _snapshot_drivers(state: PoolState) -> Iterator[Sample]:
 def _parking(state: PoolState) -> Iterator[Sample]:
     """In use: by parked jobs, and by those that are evicted to be parked."""
     yield PARKED_JOBS, (), sum(is_parked(state.jobs[name]) for name in state.parked)
-    offers = {node.machine_id: node.parking for node in state.nodes.values() if node.state != "lost" and node.parking is not None}
-    used = sum(size for machine, size in parked_bytes(state).items() if machine in offers)
+    offers = {node.number: node.parking for node in state.nodes.values() if node.state != "lost" and node.parking is not None}
+    used = sum(size for number, size in parked_bytes(state).items() if number in offers)
     kept = sum(offer.memory_bytes for offer in offers.values())
     for name, size in (("in-use", used), ("free", max(0, kept - used))):
         yield PARKING_MEMORY, (name,), size

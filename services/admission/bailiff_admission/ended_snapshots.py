@@ -34,9 +34,8 @@ class EndedSnapshots:
 
     def begin(self, state: PoolState) -> None:
         """Take over what the state has."""
-        names = {node.machine_id: node.name for node in state.nodes.values()}
         for job in state.jobs.values():
-            if job.id not in self._stored and (found := [(names[at], kept) for at, kept in _needed(job) if at in names]):
+            if job.id not in self._stored and (found := [(state.nodes[at].name, kept) for at, kept in _needed(job)]):
                 self._stored[job.id] = found
 
     def observe(self, state: PoolState, record: Record) -> Iterator[RemoveSnapshots]:
@@ -87,11 +86,11 @@ class EndedSnapshots:
             )
 
 
-def _needed(job: Job) -> Iterator[tuple[str, TaskSnapshot]]:
-    """The parts of its newest, and of the one on disk, each with the machine that has stored it."""
+def _needed(job: Job) -> Iterator[tuple[int, TaskSnapshot]]:
+    """The parts of its newest, and of the one on disk, each with the node that has stored it."""
     for kept in filter(None, (job.snapshot, on_disk(job) if is_parked(job) else None)):
         for part in kept.tasks:
-            yield part.machine_id, TaskSnapshot(job=job.id, attempt=kept.attempt, task=part.task, sha256=part.sha256)
+            yield part.node, TaskSnapshot(job=job.id, attempt=kept.attempt, task=part.task, sha256=part.sha256)
 
 
 def _one_that_sees(state: PoolState, node: Node) -> Node | None:

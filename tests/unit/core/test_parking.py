@@ -30,8 +30,11 @@ GROUP = TaskGroup(count=1, cpu_milli=16_000, memory_bytes=4 * GIB)
 """Counts as one GPU."""
 
 
-def joins(story: Story, name: str, parking: int = 10 * GIB, *, criu: bool = True, **about: Any) -> None:
+def joins(
+    story: Story, name: str, parking: int = 10 * GIB, *, criu: bool = True, machine: str | None = None, **about: Any
+) -> None:
     joined = story.joined(name, gpus=0, cpu=16, gib=100, **about)
+    joined = joined.model_copy(update={"machine_id": machine or joined.machine_id})
     offer = facts.ParkingOffer(memory_bytes=parking) if parking else None
     story.cycle(joined.model_copy(update={"snapshots": (CRIU,) if criu else (), "parking": offer}))
 
@@ -115,6 +118,24 @@ def test_a_parked_job_loses_nothing_waits_for_its_node_and_goes_on(story: Story)
     story.holds()
 
 
+def test_of_two_nodes_on_one_machine_it_waits_for_the_one_that_has_it(story: Story) -> None:
+    joins(story, "n3", machine="machine-n1")
+    story.submit("blocks", TaskGroup(count=1, cpu_milli=16_000, nodes=("n1",)), cls="inference")
+    is_parked(story)
+    assert story.job("job").tasks == []
+    assert story.job("job").demand.tasks[0].nodes == ("n1",)
+    assert (free(story, "n1"), free(story, "n3")) == (7 * GIB, 10 * GIB)
+    at = {"node": "n3", "incarnation": "next", "number": 0, "boot_id": "n3-boot-1", "release": "1", "machine_id": "machine-n1"}
+    found = facts_of_report(story.state, NodeInventory(cpu_milli=1, memory_bytes=1, **at))
+    assert isinstance(found, list)
+    assert [each for each in found if isinstance(each, facts.ParkedTaskStageReached)] == [], "the other node has it"
+    lost = {"job": "job", "attempt": 1, "task": 0, "number": 9, "stage": "park_lost", "driver": "park"}
+    assert facts_of_report(story.state, SnapshotStageReport(**lost, node="n3", incarnation=at["incarnation"])) == []
+    story.cycle(facts.NodeUnreachable(node="n3", last_contact=story.time), facts.NodeLost(node="n3", last_contact=story.time))
+    assert story.job("job").demand.tasks[0].nodes == ("n1",)
+    story.holds()
+
+
 def test_the_memory_counts_from_the_start_of_the_eviction(story: Story) -> None:
     runs(story, "more", GROUP.model_copy(update={"cpu_milli": 0, "memory_bytes": 7 * GIB, "nodes": ("n1",)}))
     assert free(story) == 10 * GIB
@@ -159,7 +180,7 @@ def test_a_job_with_a_gpu_is_parked_only_where_a_driver_takes_its_memory() -> No
         assert why_not_parked(story.state, story.job("job")) == why
         if gpus:
             begins(story, "job")
-            assert parked_bytes(story.state)["machine-n1"] == GIB + story.state.nodes[0].devices[0].memory_bytes
+            assert parked_bytes(story.state)[0] == GIB + story.state.nodes[0].devices[0].memory_bytes
 
 
 def test_the_policy_may_park_no_jobs(story: Story) -> None:

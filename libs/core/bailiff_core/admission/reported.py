@@ -1,6 +1,6 @@
 """What nodes and the executor may report, by the state: admission asks before it records a report, and a replay asks again."""
 
-from bailiff_core.model.snapshots import is_parked
+from bailiff_core.model.snapshots import has_parked, is_parked
 from bailiff_core.model.state import Attachment, Eviction, Job, PoolState, Task
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
@@ -37,7 +37,7 @@ def parked_job(state: PoolState, node: str, job: str, attempt: int, task: int) -
     if found is None or at is None or found.snapshot is None or found.snapshot.attempt != attempt or not is_parked(found):
         return None
     kept = next((each for each in found.snapshot.tasks if each.task == task), None)
-    return found if kept is not None and kept.machine_id == state.nodes[at].machine_id else None
+    return found if kept is not None and has_parked(state.nodes[at], kept) else None
 
 
 def granted(state: PoolState, node: str, job: str, attempt: int, task: int, grant: int) -> Attachment | None:

@@ -185,7 +185,7 @@ def node_lost(state: PoolState, fact: facts.NodeLost) -> None:
             if task.node == number and task.state not in ("reserved", "released"):
                 release_task(state, job, task)
     for job in [state.jobs[name] for name in state.parked]:
-        if job.snapshot is not None and any(each.machine_id == state.nodes[number].machine_id for each in job.snapshot.tasks):
+        if job.snapshot is not None and any(each.node == number for each in job.snapshot.tasks):
             offer_other_nodes(state, job)
 
 

@@ -125,6 +125,7 @@ def stored_part(node: Node, index: int, stage: facts.Stage, seq: int) -> StoredS
         driver=stage.driver,
         sha256=stage.sha256,
         bytes=stage.bytes or 0,
+        node=node.number,
         machine_id=node.machine_id,
         checkpoint_store=node.checkpoint_store,
         cpu=offer.cpu if offer is not None else "",
@@ -158,8 +159,7 @@ def set_snapshot(state: PoolState, job: Job, snapshot: JobSnapshot | None) -> No
         held[job.project] += bytes_on_disk(job) - before
     if snapshot is not None and is_parked(job):
         snapshot.named_nodes = job.demand.tasks[0].nodes
-        here = {node.machine_id: node.name for node in state.nodes.values()}
-        _name_nodes(state, job, tuple(here[each.machine_id] for each in snapshot.tasks))
+        _name_nodes(state, job, tuple(state.nodes[each.node].name for each in snapshot.tasks))
     note_parked(state, job)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 from .evictions import ActiveEviction
 from .gpu_shares import shares_devices
-from .snapshots import BY_NODE, EXITED, checkpointing, is_parked
+from .snapshots import BY_NODE, EXITED, checkpointing, has_parked, is_parked
 from .state import EvictionCause, Job, Node, PoolState
 
 CAUSES: tuple[EvictionCause, ...] = ("preemption", "requested", "paused", "policy", "budget")
@@ -44,7 +44,7 @@ def why_not_parked(state: PoolState, job: Job) -> str:
         return f"{node.name} has no driver that takes its GPU memory"
     if not group.memory_bytes:
         return "it requests no memory, so nobody knows what parking it takes"
-    free = node.parking.memory_bytes - parked_bytes(state)[node.machine_id]
+    free = node.parking.memory_bytes - parked_bytes(state)[node.number]
     return "" if memory_to_park(state, job) <= free else f"the memory that {node.name} keeps for parked jobs is in use"
 
 
@@ -62,16 +62,16 @@ def memory_to_park(state: PoolState, job: Job) -> int:
     return job.group(task.index).memory_bytes + sum(device.memory_bytes for device in devices)
 
 
-def parked_bytes(state: PoolState) -> Counter[str]:
-    """Returns the memory of parked tasks, and of those that are evicted to be parked, by the id of their machine."""
-    held = Counter[str]()
+def parked_bytes(state: PoolState) -> Counter[int]:
+    """Returns the memory of parked tasks, and of those that are evicted to be parked, by the number of their node."""
+    held = Counter[int]()
     for job in map(state.jobs.__getitem__, state.parked):
         if is_parked(job):
             assert job.snapshot is not None
             for each in job.snapshot.tasks:
-                held[each.machine_id] += each.bytes
+                held[each.node] += each.bytes if has_parked(state.nodes[each.node], each) else 0
         if job.eviction is not None and job.eviction.parks:
-            held[state.nodes[job.tasks[0].node].machine_id] += memory_to_park(state, job)
+            held[job.tasks[0].node] += memory_to_park(state, job)
     return held
 
 
@@ -80,5 +80,6 @@ def parked_on(state: PoolState, job: Job) -> Node | None:
     if not is_parked(job):
         return None
     assert job.snapshot is not None
-    at = job.snapshot.tasks[0].machine_id
-    return next((node for node in state.nodes.values() if node.machine_id == at and node.state != "lost"), None)
+    [part] = job.snapshot.tasks
+    node = state.nodes[part.node]
+    return node if has_parked(node, part) and node.state != "lost" else None

@@ -129,6 +129,11 @@ def is_parked(job: Job) -> bool:
     return job.snapshot is not None and any(each.driver == PARK for each in job.snapshot.tasks)
 
 
+def has_parked(node: Node, part: StoredSnapshot) -> bool:
+    """Whether that is where it is parked: the node may be another machine by now, and another node be on the same machine."""
+    return (part.node, part.machine_id) == (node.number, node.machine_id)
+
+
 def on_disk(job: Job) -> JobSnapshot | None:
     """Returns its newest snapshot there: while it is parked, the one before."""
     return job.snapshot.on_disk if job.snapshot is not None and is_parked(job) else job.snapshot
@@ -217,7 +222,7 @@ def why_not_restored(state: PoolState, job: Job, snapshot: JobSnapshot) -> NotRe
 def _why_not_there(snapshot: StoredSnapshot, node: Node) -> NotRestored:
     same = node.machine_id == snapshot.machine_id
     if snapshot.driver == PARK:
-        return "" if same else "other-node"
+        return "" if has_parked(node, snapshot) else "other-node"
     if not same and (snapshot.checkpoint_store is None or snapshot.checkpoint_store != node.checkpoint_store):
         return "other-folder"
     offers = [offer for offer in node.snapshots if offer.driver == snapshot.driver and not offer.why_not]

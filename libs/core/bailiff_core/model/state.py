@@ -294,7 +294,7 @@ class StoredSnapshot:
 
     Attributes:
         sha256: Of its manifest.
-        machine_id: The machine that saved it.
+        node: The number of the node that saved it; `machine_id`: its machine then, which several nodes may be on.
         checkpoint_store: Identity of the directory that it is in, where nodes share it.
         seq: The record that says that it is stored.
     """
@@ -303,6 +303,7 @@ class StoredSnapshot:
     driver: str
     sha256: str
     bytes: int
+    node: int
     machine_id: str
     checkpoint_store: str | None
     cpu: str

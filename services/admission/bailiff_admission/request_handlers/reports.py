@@ -10,7 +10,16 @@ from bailiff_core.admission.rejected import Rejected
 from bailiff_core.admission.reported import parked_job, reported_task
 from bailiff_core.fold.chosen_devices import chosen_mask, conflict
 from bailiff_core.fold.nodes import device_numbers_after
-from bailiff_core.model.snapshots import PARKED_STAGES, SAVE_STAGES, is_parked, is_saving_over, on_disk, restore_step, work_lost
+from bailiff_core.model.snapshots import (
+    PARKED_STAGES,
+    SAVE_STAGES,
+    has_parked,
+    is_parked,
+    is_saving_over,
+    on_disk,
+    restore_step,
+    work_lost,
+)
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.records.facts import (
     MAX_DEVICES,
@@ -298,7 +307,7 @@ def _lost_parked(
             continue
         for each in kept.tasks:
             entry = tracked.get((job.id, kept.attempt, each.task))
-            if each.machine_id == node.machine_id and (entry is None or not entry.parked):
+            if has_parked(node, each) and (entry is None or not entry.parked):
                 yield ParkedTaskStageReached(
                     job=job.id,
                     attempt=kept.attempt,

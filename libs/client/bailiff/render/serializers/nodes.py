@@ -211,7 +211,7 @@ def node_row(state: PoolState, node: Node, holders: dict[tuple[int, int], list[H
             for each in node.snapshots
         ],
         "parking_bytes": node.parking.memory_bytes if node.parking is not None else 0,
-        "parking_bytes_free": max(0, node.parking.memory_bytes - parked_bytes(state)[node.machine_id])
+        "parking_bytes_free": max(0, node.parking.memory_bytes - parked_bytes(state)[node.number])
         if node.parking is not None
         else 0,
     }
