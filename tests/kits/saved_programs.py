@@ -3,6 +3,10 @@
 Each writes `ready` when it is to be saved, goes on when the file `go` is there, and ends with a line that says what became of it.
 """
 
+import asyncio
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 DEVICE = Path("/dev/loop-control")
@@ -251,3 +255,44 @@ print("went on")
     ),
 }
 """Programs that cannot be saved, and the reason."""
+
+HASHES = """
+import hashlib, os, sys, threading, time
+
+folder, scratch = sys.argv[1], open(sys.argv[1] + "/scratch", "w+")
+os.unlink(folder + "/scratch")
+state, ticks = hashlib.sha256(b"seed").digest(), []
+clock = threading.Thread(target=lambda: [ticks.append(1) or time.sleep(0.01) for _ in range(10**9)], daemon=True)
+clock.start()
+ask, answer = os.pipe(), os.pipe()
+if os.fork() == 0:
+    os.close(ask[1])
+    while number := os.read(ask[0], 32):
+        os.write(answer[1], hashlib.sha256(number).digest())
+    os._exit(0)
+os.close(ask[0])
+for stage in range(3):
+    for _ in range(20_000):
+        os.write(ask[1], state)
+        state = bytes(a ^ b for a, b in zip(state, os.read(answer[0], 32)))[:31] + b"x"
+        scratch.write(state.hex()[:2])
+    print("stage", stage, flush=True)
+    while not os.path.exists(f"{folder}/data-{stage}"):
+        time.sleep(0.02)
+scratch.flush()
+scratch.seek(0)
+print("result", state.hex(), hashlib.sha256(scratch.read().encode()).hexdigest(), os.getpid() == os.getpgid(0), flush=True)
+"""
+"""Hashes in three stages, with a thread, a child and a deleted file; after each it waits for a file. It says what came of it."""
+
+
+def result_in(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("result")]
+
+
+async def result_of_one_that_was_never_touched(folder: Path) -> list[str]:
+    for stage in range(3):
+        (folder / f"data/data-{stage}").touch()
+    alone = [sys.executable, "-I", "-S", str(folder / "program.py"), str(folder / "data")]
+    run_alone = partial(subprocess.run, alone, capture_output=True, text=True, check=True, start_new_session=True)
+    return result_in((await asyncio.to_thread(run_alone)).stdout)

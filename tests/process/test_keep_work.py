@@ -4,14 +4,13 @@ is saved while it runs, and its machine is lost.
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.kits.criu import criu_program, needs_criu, paused_criu
+from tests.kits.saved_programs import HASHES, result_in, result_of_one_that_was_never_touched
 from tests.kits.system import POLICY, System
 
 from bailiff_bus import topics
@@ -23,34 +22,6 @@ from bailiff_core.records.decisions import JobCheckpointDue, JobRequeued
 
 pytestmark = [pytest.mark.kafka, needs_criu, pytest.mark.timeout(400)]
 
-PROGRAM = """
-import hashlib, os, sys, threading, time
-
-folder, scratch = sys.argv[1], open(sys.argv[1] + "/scratch", "w+")
-os.unlink(folder + "/scratch")
-state, ticks = hashlib.sha256(b"seed").digest(), []
-clock = threading.Thread(target=lambda: [ticks.append(1) or time.sleep(0.01) for _ in range(10**9)], daemon=True)
-clock.start()
-ask, answer = os.pipe(), os.pipe()
-if os.fork() == 0:
-    os.close(ask[1])
-    while number := os.read(ask[0], 32):
-        os.write(answer[1], hashlib.sha256(number).digest())
-    os._exit(0)
-os.close(ask[0])
-for stage in range(3):
-    for _ in range(20_000):
-        os.write(ask[1], state)
-        state = bytes(a ^ b for a, b in zip(state, os.read(answer[0], 32)))[:31] + b"x"
-        scratch.write(state.hex()[:2])
-    print("stage", stage, flush=True)
-    while not os.path.exists(f"{folder}/data-{stage}"):
-        time.sleep(0.02)
-scratch.flush()
-scratch.seek(0)
-print("result", state.hex(), hashlib.sha256(scratch.read().encode()).hexdigest(), os.getpid() == os.getpgid(0), flush=True)
-"""
-
 
 @pytest.fixture
 def two_machines(tmp_path: Path) -> Iterator[System]:
@@ -61,22 +32,10 @@ def two_machines(tmp_path: Path) -> Iterator[System]:
     system.stop()
 
 
-def result_in(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith("result")]
-
-
-async def result_of_one_that_was_never_touched(folder: Path) -> list[str]:
-    for stage in range(3):
-        (folder / f"data/data-{stage}").touch()
-    alone = [sys.executable, "-I", "-S", str(folder / "program.py"), str(folder / "data")]
-    run_alone = partial(subprocess.run, alone, capture_output=True, text=True, check=True, start_new_session=True)
-    return result_in((await asyncio.to_thread(run_alone)).stdout)
-
-
 async def test_it_ends_with_the_same_result_as_one_that_was_never_touched(two_machines: System, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "program.py").write_text(HASHES)
 
     def log(attempt: int) -> str:
         [path] = two_machines.folder.glob(f"state/**/logs/plain-{attempt}-0.log")
@@ -147,7 +106,7 @@ def far_machine(tmp_path: Path) -> Iterator[System]:
 async def test_its_machine_is_lost_and_it_goes_on_from_where_it_was_saved(far_machine: System, tmp_path: Path, how: str) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "program.py").write_text(HASHES)
 
     def log(attempt: int) -> str:
         return "".join(path.read_text() for path in far_machine.folder.glob(f"state/**/logs/plain-{attempt}-0.log"))
