@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bailiff_core.humanize import count_text
 from bailiff_kubernetes import names, resources
@@ -64,12 +65,9 @@ def _by_uid(item: resources.Object) -> PodKey:
     return "uid", "", resources.uid_of(item)
 
 
-def _by_name(item: resources.Object) -> PodKey:
-    return JOBSET_NAME, item["metadata"]["namespace"], item["metadata"]["name"]
-
-
-def _by_set_name(item: resources.Object) -> PodKey:
-    return LWS_NAME, item["metadata"]["namespace"], item["metadata"]["name"]
+def _by_name(label: str) -> Callable[[resources.Object], PodKey]:
+    """By the name of the object, which its pods have under this label."""
+    return lambda item: (label, item["metadata"]["namespace"], item["metadata"]["name"])
 
 
 def _by_ray_cluster(item: resources.Object) -> PodKey:
@@ -238,7 +236,7 @@ def _leader_worker_set(item: resources.Object, _: resources.Object | None) -> Wo
 # --- ReplicaSet, StatefulSet
 
 
-def _replicas(item: resources.Object, resource: resources.Resource, budget: resources.Object | None) -> Workload:
+def _replicas(resource: resources.Resource, item: resources.Object, budget: resources.Object | None) -> Workload:
     """Those of a LeaderWorkerSet, and those whose pods are gangs by a label, are no workloads of their own."""
     found = replicas(item, resource, budget)
     return replace(found, pool="") if is_of_group(template_labels(item)) else found
@@ -249,22 +247,20 @@ def is_of_group(labels: Mapping[str, str]) -> bool:
     return POD_GROUP in labels or LWS_NAME in labels
 
 
-def _replica_set(item: resources.Object, budget: resources.Object | None) -> Workload:
-    return _replicas(item, resources.REPLICA_SETS, budget)
-
-
-def _stateful_set(item: resources.Object, budget: resources.Object | None) -> Workload:
-    return _replicas(item, resources.STATEFUL_SETS, budget)
-
-
 ADAPTERS: tuple[Adapter, ...] = (
     Adapter(resources.JOBS, _job, _by_uid, _job_place, _suspend),
-    Adapter(resources.JOBSETS, _jobset, _by_name, _jobset_place, _suspend),
-    Adapter(resources.TRAIN_JOBS, _train_job, _by_name, _jobset_place, _suspend),
+    Adapter(resources.JOBSETS, _jobset, _by_name(JOBSET_NAME), _jobset_place, _suspend),
+    Adapter(resources.TRAIN_JOBS, _train_job, _by_name(JOBSET_NAME), _jobset_place, _suspend),
     Adapter(resources.PYTORCH_JOBS, _pytorch_job, _by_uid, _pytorch_place, lambda on: {"spec": {"runPolicy": {"suspend": on}}}),
-    Adapter(resources.LEADER_WORKER_SETS, _leader_worker_set, _by_set_name, lambda _, __: ("", None), _suspend),
-    Adapter(resources.REPLICA_SETS, _replica_set, _by_uid, lambda _, __: ("pod", None), _suspend),
-    Adapter(resources.STATEFUL_SETS, _stateful_set, _by_uid, lambda item, pod: ("pod", ordinal_of(item, pod)), _suspend),
+    Adapter(resources.LEADER_WORKER_SETS, _leader_worker_set, _by_name(LWS_NAME), lambda _, __: ("", None), _suspend),
+    Adapter(resources.REPLICA_SETS, partial(_replicas, resources.REPLICA_SETS), _by_uid, lambda _, __: ("pod", None), _suspend),
+    Adapter(
+        resources.STATEFUL_SETS,
+        partial(_replicas, resources.STATEFUL_SETS),
+        _by_uid,
+        lambda item, pod: ("pod", ordinal_of(item, pod)),
+        _suspend,
+    ),
     Adapter(resources.RAY_JOBS, _ray_job, _by_ray_cluster, _ray_place, _suspend),
 )
 """All kinds of workloads that are objects of their own; pod groups are in `pod_groups`."""
