@@ -38,6 +38,7 @@ QUESTIONS: dict[type, str] = {
     decisions.MigrationRefused: "Why is it not migrated?",
 }
 Read = Callable[[], AsyncGenerator[Message, None]]
+Decision = decisions.PreemptionDecided | decisions.PreemptionRefused
 
 
 class CitedSentence(BaseModel):
@@ -173,7 +174,7 @@ class Log:
                 record = decode(wire)
                 if seq is None and about not in jobs_of(record):
                     continue
-                if isinstance(record.data, decisions.PreemptionDecided | decisions.PreemptionRefused):
+                if isinstance(record.data, Decision):
                     found.decision, found.proposal = record, decode(proposal) if proposal is not None else None
                     if about != record.data.preemptor.job and record.data.request in requests:
                         found.history.append(decode(requests[record.data.request]))
@@ -224,11 +225,10 @@ def _record_section(record: Record, state: PoolState) -> core.Section:
 
 async def with_next_victims(log: Log, explained: Explained, found: Found) -> Explained:
     """Adds which jobs the same preemptor would preempt next, right after the decision."""
-    decision = _decision(found, "--next")
-    state = await log.folded(decision.seq)
-    assert isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
-    next_set = next_victims(state, decision.data.preemptor.job)
-    return _with(explained, core.explain_next_victims(next_set, decision.data.preemptor.job, decision.seq), next=next_set)
+    seq, decision, _ = _decision(found, "--next")
+    preemptor = decision.preemptor.job
+    next_set = next_victims(await log.folded(seq), preemptor)
+    return _with(explained, core.explain_next_victims(next_set, preemptor, seq), next=next_set)
 
 
 async def with_searched_again(log: Log, explained: Explained, found: Found) -> Explained:
@@ -244,7 +244,7 @@ async def with_searched_again(log: Log, explained: Explained, found: Found) -> E
 def searched_again(state: PoolState, decision: Record, proposal: Record) -> tuple[ExplainedSection, bool]:
     """The section about searching again on the state on which the proposal was computed, and whether the result is the same."""
     assert isinstance(proposal.data, ProposalReceived)
-    assert isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
+    assert isinstance(decision.data, Decision)
     differences = Searched.on(state).differences(proposal.seq, proposal.data)
     found = core.explain_searched_again(differences, proposal.seq, proposal.data.computed_at, decision.data.request)
     return _section(found), not differences
@@ -252,19 +252,19 @@ def searched_again(state: PoolState, decision: Record, proposal: Record) -> tupl
 
 async def with_counterfactual(log: Log, explained: Explained, found: Found, other: str) -> Explained:
     """Adds why `other` was not chosen, or the outcome without it."""
-    decision, answers, pool = await _as_of_proposal(log, found, "--not")
+    seq, decision, proposal = _decision(found, "--not")
+    pool = await log.folded(proposal.computed_at)
     if other not in pool.jobs:
-        raise NotFound(f"--not: there was no job {other!r} when #{decision.seq} was decided")
-    assert isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
-    result = counterfactual(pool, decision.data, answers, other)
-    return _with(explained, core.explain_counterfactual(result, decision.seq), counterfactual=result)
+        raise NotFound(f"--not: there was no job {other!r} when #{seq} was decided")
+    result = counterfactual(pool, decision, proposal.proposals, other)
+    return _with(explained, core.explain_counterfactual(result, seq), counterfactual=result)
 
 
 async def with_candidates(log: Log, explained: Explained, found: Found) -> Explained:
     """Adds all candidates: every job with allocated resources when the proposal was computed."""
-    decision, answers, pool = await _as_of_proposal(log, found, "--all")
-    assert isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
-    return explained.model_copy(update={"candidates": tuple(candidates(pool, decision.data, answers))})
+    _, decision, proposal = _decision(found, "--all")
+    considered = candidates(await log.folded(proposal.computed_at), decision, proposal.proposals)
+    return explained.model_copy(update={"candidates": tuple(considered)})
 
 
 async def explain_node(log: Log, about: str, node: str, device: int | None, when: Point) -> Explained:
@@ -318,25 +318,13 @@ def _by_this_logic(found: Found) -> bool:
     return isinstance(data, ProposalReceived) and data.logic == LOGIC
 
 
-def _decision(found: Found, option: str) -> Record:
-    decision = found.decision
-    if (
-        decision is None
-        or found.proposal is None
-        or not isinstance(decision.data, decisions.PreemptionDecided | decisions.PreemptionRefused)
-    ):
+def _decision(found: Found, option: str) -> tuple[int, Decision, ProposalReceived]:
+    """The decision with its seq, and what it answers. Raises `ClientError` if there is none, or another logic decided."""
+    record, proposal = found.decision, found.proposal.data if found.proposal is not None else None
+    if record is None or not isinstance(record.data, Decision) or not isinstance(proposal, ProposalReceived):
         raise NotFound(f"{option}: no decision with victims found", f"omit {option} to see the other sections")
-    assert isinstance(found.proposal.data, ProposalReceived)
-    if not _by_this_logic(found):
-        advice = f"the record itself: bailiff audit show {decision.seq}"
-        text = f"{option}: #{decision.seq} was decided with logic {found.proposal.data.logic}, this release has logic {LOGIC}"
+    if proposal.logic != LOGIC:
+        advice = f"the record itself: bailiff audit show {record.seq}"
+        text = f"{option}: #{record.seq} was decided with logic {proposal.logic}, this release has logic {LOGIC}"
         raise ClientError(ExitCode.UNREADABLE, text, advice)
-    return decision
-
-
-async def _as_of_proposal(log: Log, found: Found, option: str) -> tuple[Record, Any, PoolState]:
-    """The decision, its proposals, and the state as of their computation."""
-    decision = _decision(found, option)
-    assert found.proposal is not None
-    assert isinstance(found.proposal.data, ProposalReceived)
-    return decision, found.proposal.data.proposals, await log.folded(found.proposal.data.computed_at)
+    return record.seq, record.data, proposal
