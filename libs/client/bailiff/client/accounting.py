@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,27 +92,18 @@ class Wanted:
 
 async def month_report(settings: ClientSettings, pool: str | None, month: str | None) -> dict[str, Any]:
     """The report of a month, as in `2026-12`; None: the newest. Raises `ClientError`."""
-    connection = _connection(settings)
-    try:
-        name = await _pool(connection, settings, pool)
-        found = await connection.get(f"/pools/{name}/month", month=month)
-    finally:
-        connection.close()
-    return {"pool": name, **found}
+    async with _pool_of_api(settings, pool) as (connection, name):
+        return {"pool": name, **await connection.get(f"/pools/{name}/month", month=month)}
 
 
 async def accounting(settings: ClientSettings, pool: str | None, wanted: Wanted) -> dict[str, Any]:
     """The answer of the HTTP API, with `pool`. Raises `ClientError`, such as `NotFound` for a name that never was."""
-    connection = _connection(settings)
-    try:
-        name = await _pool(connection, settings, pool)
-        parameters = wanted.parameters()
+    parameters = wanted.parameters()
+    async with _pool_of_api(settings, pool) as (connection, name):
         found = await connection.get(f"/pools/{name}/accounting", **parameters)
         for parameter in [each for each in FILTERS if each in parameters]:
             if not found["totals"]["jobs"] or len(parameters[parameter]) > 1:
                 await _require_known(connection, name, parameter, parameters[parameter])
-    finally:
-        connection.close()
     return {"pool": name, **found}
 
 
@@ -159,12 +151,23 @@ async def _require_known(connection: HttpConnection, pool: str, parameter: str, 
             raise FILTERS[parameter].named(name, sorted(known), pool)
 
 
-async def _pool(connection: HttpConnection, settings: ClientSettings, pool: str | None) -> str:
-    names = [str(each["pool"]) for each in (await connection.get("/pools"))["items"]]
-    name = pool or settings.pool or _only_pool(names)
-    if name not in names:
-        raise PoolNotFound.named(name, names)
-    return name
+@asynccontextmanager
+async def _pool_of_api(settings: ClientSettings, pool: str | None) -> AsyncIterator[tuple[HttpConnection, str]]:
+    """A connection to the HTTP API, and the pool's name there. Raises `ClientError`."""
+    from bailiff.client.http_connection import HttpConnection
+
+    if not settings.api:
+        text = "accounting reads the archive through the HTTP API, and its address, BAILIFF_API, is not set"
+        raise UsageError(text, how_to_reach("BAILIFF_API"))
+    connection = HttpConnection(settings.api, settings.token_of_api(), settings.kafka.request_timeout)
+    try:
+        names = [str(each["pool"]) for each in (await connection.get("/pools"))["items"]]
+        name = pool or settings.pool or _only_pool(names)
+        if name not in names:
+            raise PoolNotFound.named(name, names)
+        yield connection, name
+    finally:
+        connection.close()
 
 
 def _only_pool(names: Sequence[str]) -> str:
@@ -172,12 +175,3 @@ def _only_pool(names: Sequence[str]) -> str:
         known = f"pools: {', '.join(names)}" if names else "the archive has no pool yet"
         raise ClientError(ExitCode.USAGE if names else ExitCode.NOT_FOUND, "which pool?", f"--pool POOL; {known}")
     return names[0]
-
-
-def _connection(settings: ClientSettings) -> HttpConnection:
-    from bailiff.client.http_connection import HttpConnection
-
-    if not settings.api:
-        text = "accounting reads the archive through the HTTP API, and its address, BAILIFF_API, is not set"
-        raise UsageError(text, how_to_reach("BAILIFF_API"))
-    return HttpConnection(settings.api, settings.token_of_api(), settings.kafka.request_timeout)
