@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from bailiff.client.errors import CheckFailed, NotFound, UsageError
+from bailiff.client.errors import NotAsSealed, NotFound, UsageError
 from bailiff_bus.messages.seals import LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.records.merkle import leaf_hash
@@ -81,7 +81,7 @@ async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[Sealin
         if tree.size == seal.size:
             break
     if wanted is None or tree.root().hex() != seal.root:
-        raise CheckFailed(f"the log's first {seal.size} records are not those that were sealed", "see: bailiff audit verify")
+        raise NotAsSealed(seal.size)
     return make_proof(source.pool, seq, wanted.headers, wanted.value, seal, source.tree.followed_by(leaves), keys)
 
 

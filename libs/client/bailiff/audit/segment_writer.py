@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import AsyncIterable, Sequence
 
-from bailiff.client.errors import CheckFailed, NotFound, UsageError
+from bailiff.client.errors import CheckFailed, NotAsSealed, NotFound, UsageError
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.humanize import count_text
@@ -115,7 +115,7 @@ def _closing(base: Frontier, later: list[bytes], seal: LogSealed) -> Consistency
     for leaf in leaves:
         tree.append(leaf)
     if tree.root().hex() != seal.root:
-        raise CheckFailed(f"the log's first {seal.size} records are not those that were sealed", "see: bailiff audit verify")
+        raise NotAsSealed(seal.size)
     return ConsistencyProof(base.size, tuple(consistency_path(base.size, seal.size, base.followed_by(leaves))))
 
 

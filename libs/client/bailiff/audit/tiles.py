@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bailiff.client import safe_write
-from bailiff.client.errors import CheckFailed, UsageError
+from bailiff.client.errors import CheckFailed, NotAsSealed, UsageError
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed
 from bailiff_bus.port import Message
 from bailiff_core.records.merkle import leaf_hash, root_of
@@ -116,7 +116,7 @@ async def write_tiles(
             break
     partial = dict(tree.partial())
     if tree.size != seal.size or _root(tree) != seal.root:
-        raise CheckFailed(f"the log's first {seal.size} records are not those that were sealed", "see: bailiff audit verify")
+        raise NotAsSealed(seal.size)
     for path, content in partial.items():
         files += _put(folder / path, content)
     note = Note.parse(seal.checkpoint)

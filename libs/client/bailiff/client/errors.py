@@ -104,6 +104,13 @@ class CheckFailed(_WithCode):
     CODE = ExitCode.FOUND_WRONG
 
 
+class NotAsSealed(CheckFailed):
+    """The log begins with other records than those that were sealed."""
+
+    def __init__(self, records: int) -> None:
+        super().__init__(f"the log's first {records} records are not those that were sealed", "see: bailiff audit verify")
+
+
 class NotFound(_WithCode):
     """What was asked for does not exist; most of its types say so of a name.
 

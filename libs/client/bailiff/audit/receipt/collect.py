@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from bailiff.audit.log_sources import Source, not_sealed
 from bailiff.audit.verify import chain_of
-from bailiff.client.errors import CheckFailed, NotFound, UsageError
+from bailiff.client.errors import NotAsSealed, NotFound, UsageError
 from bailiff_bus.messages.seals import CheckpointCosigned, LogSealed
 from bailiff_bus.port import Message
 from bailiff_core.humanize import count_text
@@ -142,7 +142,7 @@ async def collect(source: ReceiptSource, about: str, decision: int | None = None
     tree = Frontier()
     tree.extend(leaves[: seal.size])
     if tree.root().hex() != seal.root:
-        raise CheckFailed(f"the log's first {seal.size} records are not those that were sealed", "see: bailiff audit verify")
+        raise NotAsSealed(seal.size)
     proof = multiproof(sorted(kept), seal.size, Frontier().followed_by(leaves[: seal.size]))
     keys = source.chain.key_messages[: source.chain.keys.index(seal.key) + 1]
     receipt = Receipt(
