@@ -12,8 +12,6 @@ from bailiff_bus.grants import PRINCIPALS
 
 from .session import OFFLINE, Session, command
 
-SUMMARY = "Users, access lists and certificates of Kafka."
-
 Role = StrEnum("Role", {role.replace("-", "_"): role for role in PRINCIPALS})  # type: ignore[misc]
 
 

@@ -17,9 +17,7 @@ COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 JOBSET_NAME, JOBSET_ROLE, JOBSET_INDEX = (
     f"jobset.sigs.k8s.io/{name}" for name in ("jobset-name", "replicatedjob-name", "job-index")
 )
-KUBEFLOW_NAME, KUBEFLOW_ROLE, KUBEFLOW_INDEX = (
-    f"training.kubeflow.org/{name}" for name in ("job-name", "replica-type", "replica-index")
-)
+KUBEFLOW_ROLE, KUBEFLOW_INDEX = (f"training.kubeflow.org/{name}" for name in ("replica-type", "replica-index"))
 LWS_NAME, LWS_GROUP, LWS_SIZE = (f"leaderworkerset.sigs.k8s.io/{name}" for name in ("name", "group-index", "size"))
 RAY_CLUSTER, RAY_GROUP = "ray.io/cluster", "ray.io/group"
 
