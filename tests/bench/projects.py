@@ -5,6 +5,7 @@ leaving when the next job arrives, so `no-reclaim-of-reserved` has promises to l
 Times are of the processor.
 """
 
+import gc
 import time
 from statistics import median
 from typing import Any
@@ -41,6 +42,7 @@ def measure(run: Run) -> list[Row]:
 def _decisions(run: Run, nodes: int, scope: str) -> list[Row]:
     state = busy(nodes, scope)
     decisions = list(settle(state))
+    gc.freeze()  # as services do once they have read the log
     seconds, actions = [], {}
     for number in range(len(ASKED) + (40 if run.quick else 120)):
         before = dict(state.evicting)
@@ -51,6 +53,7 @@ def _decisions(run: Run, nodes: int, scope: str) -> list[Row]:
         for decision in decisions:
             actions[decision.type_name()] = actions.get(decision.type_name(), 0) + 1
         happen(state, before, f"preemptor-{number - STAYS}")
+    gc.unfreeze()
     seconds = seconds[len(ASKED) :]
     half, most = median(seconds) * 1000, percentile(seconds, 99) * 1000
     counted = ", ".join(f"{count} {name}" for name, count in sorted(actions.items()))

@@ -19,7 +19,7 @@ from .quota_checks import Shares, divided, exceeds, would_use
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
 
-Margin = tuple[Amount | None, ...]
+Margin = tuple[Amount | None, ...]  # by resource; None: none of it may be reclaimed
 Chain = list[ResourceVector]  # amounts of one job's units, in eviction order
 
 
@@ -200,8 +200,8 @@ class _ProjectLosses:
         """Whether the units can be taken in some order."""
         openings = [
             at
-            for at in range(len(self._margin))
-            if any(_has_below(at, last, self._taken.minus(last), self._margin) for last in self._lasts)
+            for at, bound in enumerate(self._margin)
+            if bound is not None and any(_has_below(at, last, self._taken.minus(last), bound) for last in self._lasts)
         ]
         if not openings:
             return False
@@ -216,6 +216,7 @@ def _can_be_taken(chains: Iterable[Chain], margin: Margin) -> bool:
     Found backwards: which unit is last does not matter for the ones before, as less is lost without it.
     """
     left = [list(chain) for chain in chains]
+    bounds = [(at, bound) for at, bound in enumerate(margin) if bound is not None]
     lost = ZERO
     for chain in left:
         for amounts in chain:
@@ -227,7 +228,7 @@ def _can_be_taken(chains: Iterable[Chain], margin: Margin) -> bool:
             while chain:
                 amounts = chain[-1]
                 before = lost.minus(amounts)
-                if not any(_has_below(at, amounts, before, margin) for at in range(len(margin))):
+                if not any([_has_below(at, amounts, before, bound) for at, bound in bounds]):
                     break
                 chain.pop()
                 lost, found = before, True
@@ -235,10 +236,9 @@ def _can_be_taken(chains: Iterable[Chain], margin: Margin) -> bool:
     return not left
 
 
-def _has_below(at: int, amounts: ResourceVector, lost: ResourceVector, margin: Margin) -> bool:
-    """Whether the unit has this resource and the loss is below its margin; `None`: none of this resource may be reclaimed."""
-    bound = margin[at]
-    return bound is not None and _gives_back(amounts, at) and lost.amount(at) < bound
+def _has_below(at: int, amounts: ResourceVector, lost: ResourceVector, bound: Amount) -> bool:
+    """Whether the unit has this resource and the loss is below its margin."""
+    return _gives_back(amounts, at) and lost.amount(at) < bound
 
 
 def _gives_back(amounts: ResourceVector, at: int) -> bool:
