@@ -87,7 +87,7 @@ def pending_commands(state: PoolState) -> Iterator[Evict | CancelEviction]:
                     save=save,
                     together=save in ("snapshot", "auto") and len(entry.tasks) > 1,
                     park=eviction.parks and save in ("snapshot", "auto"),
-                    form=_form(state, node),
+                    form=_form(state, node) if save in ("snapshot", "auto") else SnapshotForm(),
                 )
 
 

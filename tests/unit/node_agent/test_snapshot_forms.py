@@ -137,6 +137,7 @@ async def test_what_was_changed_is_named_and_not_read(kept: Kept, how: str) -> N
     change(kept.path / "pages-1.img")
     with pytest.raises(BadImage, match=why):
         await kept.read(sha256)
+    assert kept.staged() == []
 
 
 def test_a_part_is_read_at_its_own_place_only() -> None:

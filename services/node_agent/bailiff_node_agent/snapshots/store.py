@@ -111,11 +111,19 @@ class DiskImages:
 
     async def verify(self, folder: Path, attempt: int, key: TaskKey, sha256: str) -> tuple[Image, Mapping[str, Any], int]:
         began, stage = time.monotonic(), partial(make_stage, self.staging, str(key), "restored")
-        image, manifest = await job_files.hashing(verified, folder, attempt, int(key.task), sha256, stage, self.decryption_key)
+        try:
+            image, manifest = await job_files.hashing(
+                verified, folder, attempt, int(key.task), sha256, stage, self.decryption_key
+            )
+        except BadImage:
+            with suppress(OSError):  # else with its release
+                await self.clear(key, saved=False)
+            raise
         return image, manifest, int((time.monotonic() - began) * 1_000_000)
 
     async def clear(self, key: TaskKey, *, saved: bool) -> None:
-        await job_files.removing(partial(remove_stages, self.staging, str(key), unlock=saved))
+        if (self.staging / str(key)).is_dir():  # else its release would wait for what others remove
+            await job_files.removing(partial(remove_stages, self.staging, str(key), unlock=saved))
 
     async def remove(self, folder: Path, task: int, which: Callable[[int, bool], bool]) -> None:
         await job_files.removing(remove_images, folder, task, which)
