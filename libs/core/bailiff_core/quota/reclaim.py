@@ -228,7 +228,7 @@ def _can_be_taken(chains: Iterable[Chain], margin: Margin) -> bool:
             while chain:
                 amounts = chain[-1]
                 before = lost.minus(amounts)
-                if not any([_has_below(at, amounts, before, bound) for at, bound in bounds]):
+                if not any([_has_below(at, amounts, before, bound) for at, bound in bounds]):  # noqa: C419
                     break
                 chain.pop()
                 lost, found = before, True
