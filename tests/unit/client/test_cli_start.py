@@ -20,6 +20,7 @@ ENGINE_RULES = tuple(
     for name in ("victims", "placement", "actions", "protections", "explain", "scheduling_snapshot", "decision_cycle", "plan")
 )
 NEVER = ("numpy", "matplotlib", "docker", "structlog", "prometheus_client", "cryptography", "yaml", *ENGINE_RULES)
+PARSERS = ("typer", "rich", "click")
 NO_DATA = ("asyncio", "aiokafka", "bailiff_core.model", "bailiff_bus.messages", *NEVER)
 
 UNAVOIDABLE = {"_distutils_hack", "annotated_doc", "shellingham"}  # of an environment for development, or of typer
@@ -85,10 +86,18 @@ def among(modules: Sequence[str], forbidden: Sequence[str]) -> list[str]:
     return [name for name in forbidden if name in modules]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["version"], ["--help"]])
-def test_help_and_version_load_neither_data_models_nor_kafka(arguments: list[str]) -> None:
-    assert among(loaded(RUN, *arguments), ("pydantic", *NO_DATA)) == []
+@pytest.mark.parametrize(
+    ("asked", "unneeded"),
+    [
+        ("version", PARSERS),
+        ("--version", PARSERS),
+        pytest.param("--help", (), marks=pytest.mark.slow),
+    ],
+)
+def test_help_and_version_load_neither_data_models_nor_kafka_and_version_no_option_parser(
+    asked: str, unneeded: tuple[str, ...]
+) -> None:
+    assert among(loaded(RUN, asked), ("pydantic", *NO_DATA, *unneeded)) == []
 
 
 @pytest.mark.slow
@@ -103,11 +112,6 @@ def test_importing_the_package_loads_no_client() -> None:
     assert among(loaded(code), ("pydantic", "typer", *NO_DATA)) == []
 
 
-@pytest.mark.parametrize("asked", ["version", "--version"])
-def test_version_loads_no_option_parser(asked: str) -> None:
-    assert among(loaded(RUN, asked), ["typer", "rich", "click"]) == []
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("api", "needs"), [("", LIST_NEEDS | KAFKA_NEEDS), ("http://127.0.0.1:9", LIST_NEEDS)])
 def test_list_in_a_pipe_loads_these_packages_and_no_other(api: str, needs: set[str]) -> None:
@@ -119,12 +123,10 @@ def test_list_in_a_pipe_loads_these_packages_and_no_other(api: str, needs: set[s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "module", ["bailiff.tables.nodes", "bailiff.explain.question", "bailiff.cli.submission", "bailiff_log.signatures"]
-)
-def test_commands_that_search_no_victims_load_no_arrays(module: str) -> None:
+def test_commands_that_search_no_victims_load_no_arrays() -> None:
     """`nodes`, `explain`, `describe` and `submit`: numpy is loaded by the first search, and by services at their start."""
-    code = f"import json, sys, {module}, bailiff_core.explain.budgets; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    needed = "bailiff.tables.nodes, bailiff.explain.question, bailiff.cli.submission, bailiff_log.signatures"
+    code = f"import json, sys, {needed}, bailiff_core.explain.budgets; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
     assert among(loaded(code), ("numpy",)) == []
 
 

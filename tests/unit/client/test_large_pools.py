@@ -28,7 +28,7 @@ NEW = FIRST + 1 + 2 * SINCE  # messages: the log's first, the digest, and those 
 HEAD = 1  # the last record that was folded, read again: the log still has it
 RUNNING = 15
 KINDS = 24  # the flood's jobs are of 24 projects, and else alike
-POOLS = {100: None, 1_000: pytest.mark.slow, 10_000: pytest.mark.slow}
+POOLS = {100: None, 1_000: pytest.mark.slow, 10_000: pytest.mark.long}
 of_any_size = pytest.mark.parametrize("begun", [100], indirect=True)
 """What is shown depends on no size: it compares what was kept with the whole log."""
 

@@ -25,9 +25,14 @@ from bailiff_core.records.wire import time_text
 from bailiff_log import engine_store
 
 
-@pytest.fixture
-def log_writer() -> LogWriter:
+@pytest.fixture(scope="module")
+def _finished() -> LogWriter:
     return finished_story(LogWriter())
+
+
+@pytest.fixture
+def log_writer(_finished: LogWriter) -> LogWriter:
+    return _finished.copied()
 
 
 async def replayed(
