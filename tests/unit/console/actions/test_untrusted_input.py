@@ -20,35 +20,12 @@ ODD_VALUES: list[Any] = [
     *("0x" + "f" * 2000, ".inf", "9" * 4400),
 ]
 FIELDS = [
-    "kind",
-    "job",
-    "node",
-    "reason",
-    "tasks",
-    "min_tasks",
-    "group",
-    "priority_class",
-    "mode",
-    "deadline",
-    "yaml",
-    "id",
-    "x",
+    *("kind", "job", "node", "reason", "tasks", "min_tasks", "group", "priority_class", "mode", "deadline", "yaml", "id", "x"),
     "__proto__",
 ]
 KINDS = [
-    "submit",
-    "cancel",
-    "pause",
-    "resume",
-    "migrate",
-    "evict",
-    "scale",
-    "set-priority-class",
-    "drain",
-    "undrain",
-    "apply",
-    None,
-    7,
+    *("submit", "cancel", "pause", "resume", "migrate", "evict", "scale", "set-priority-class", "drain", "undrain", "apply"),
+    *(None, 7),
 ]
 
 
@@ -60,17 +37,7 @@ def random_body(rng: random.Random) -> dict[str, Any]:
 def random_job(rng: random.Random) -> str:
     fields = [
         *JOB,
-        "tasks",
-        "memory",
-        "cpu",
-        "fraction",
-        "env",
-        "grace",
-        "groups",
-        "sub-groups",
-        "topology",
-        "labels",
-        "sim-run-for",
+        *("tasks", "memory", "cpu", "fraction", "env", "grace", "groups", "sub-groups", "topology", "labels", "sim-run-for"),
         "user",
     ]
     document = {**JOB, **{rng.choice(fields): rng.choice(ODD_VALUES) for _ in range(rng.randint(1, 4))}}
