@@ -106,6 +106,8 @@ DATA: dict[str, dict[str, Any]] = {
     "AttachStarted": {**TASK, "grant": 7},
     "AttachEnded": {**TASK, "grant": 7, "reason": "detached"},
     "DrainDeadlineReached": {"node": "gpu-01"},
+    "MaintenanceBegan": {"node": "gpu-01", "begin": NOON, "end": NOON + 3600 * SECOND, "leaving": ["train-7"]},
+    "MaintenanceEnded": {"node": "gpu-01", "begin": NOON, "end": NOON + 3600 * SECOND},
     "MigrationDecided": {
         "job": "train-7",
         "attempt": 1,
@@ -297,6 +299,8 @@ AttachReady: attach ready         train-7/0  on gpu-01, at gpu-01:7443
 AttachStarted: attached             train-7/0  on gpu-01, granted by #7
 AttachEnded: attachment ended     train-7/0  on gpu-01, the client detached, granted by #7
 DrainDeadlineReached: drain deadline       gpu-01  remaining jobs are evicted
+MaintenanceBegan: maintenance begins   gpu-01  2026-11-21 12:00 to 13:00 UTC, still there: train-7
+MaintenanceEnded: maintenance ended    gpu-01  schedulable again
 MigrationDecided: job migrates         train-7 → node 0 [0-3]  noise, grace 30s, reserved until 12:00:00
 MigrationRefused: migration refused    train-7  not moved: no node has 4 GPUs free
 NodeReplaced: node replaced        gpu-01  machine m2 may register under this name

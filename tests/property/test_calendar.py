@@ -222,6 +222,36 @@ class Year:
         return self
 
 
+class Maintained(Year):
+    """The same with maintenance of nodes instead of reservations."""
+
+    def check_evictions(self) -> None:
+        """Nobody is there when maintenance begins, and nobody left earlier than it had to."""
+        for decision in self.story.last_decisions:
+            if isinstance(decision, decisions.MaintenanceBegan):
+                self.made += 1
+                assert not decision.leaving, (decision, self.story.phases())
+            if isinstance(decision, decisions.EvictionDecided) and decision.cause == "drain":
+                self.evicted += 1
+                job = self.state.jobs[decision.job]
+                begins = [self.state.maintenance[task.node].begin for task in job.tasks if task.node in self.state.maintenance]
+                assert self.state.now >= min(begins) - leaving_time(self.state, job), decision
+                assert self.state.now + decision.grace < min(begins), decision
+
+    def reserves(self) -> None:
+        begin, node = self.story.time + self.random.randint(1, 48) * HOUR, self.random.choice(self.nodes)
+        if node in [self.state.nodes[number].name for number in self.state.maintenance]:
+            return
+        body = facts.DrainNode(node=node, begin=begin, duration=self.random.choice((HOUR, 12 * HOUR)))
+        found = admit(Context(self.state, PERMITTED, self.story.request()), body)
+        assert not isinstance(found, Rejected), found
+        self.story.cycle(found)
+
+    def cancels(self) -> None:
+        for number in [*self.state.maintenance][:1]:
+            self.story.undrain(self.state.nodes[number].name)
+
+
 def held_by_nobody(state: PoolState) -> int:
     """Whole GPUs that are free now."""
     masks = (usable_devices(node) & ~node.allocated.devices for node in state.nodes.values() if node.schedulable)
@@ -243,4 +273,11 @@ def test_what_was_promised_is_kept(seed: int, days: int) -> None:
 def test_a_lost_node_is_the_only_excuse_and_is_on_record(seed: int, days: int) -> None:
     year = Year(seed + 100, losses=True).runs(days)
     assert min(year.made, len(year.begun)) > 0
+    year.story.holds()
+
+
+@pytest.mark.parametrize(("seed", "days"), SEEDS)
+def test_nobody_is_on_a_node_when_its_maintenance_begins(seed: int, days: int) -> None:
+    year = Maintained(seed + 200, losses=True).runs(days)
+    assert min(year.made, year.evicted) > 0
     year.story.holds()

@@ -18,6 +18,7 @@ from bailiff_core.lifecycle.devices import device_evictions
 from bailiff_core.lifecycle.enforcement import enforcement
 from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions, shortened_graces, stuck_at, stuck_evictions
 from bailiff_core.lifecycle.idle import idle_jobs
+from bailiff_core.lifecycle.maintenance import maintenance_evictions, maintenance_times, next_maintenance_change
 from bailiff_core.lifecycle.operator_actions import drain_deadlines, drains, paused_jobs, requested_evictions
 from bailiff_core.lifecycle.parked_jobs import parked_jobs
 from bailiff_core.lifecycle.periodic_snapshots import expired_snapshots, periodic_snapshots
@@ -46,7 +47,9 @@ Rule = Callable[[PoolState], Iterator[Decision]]
 
 # Conditions of rules, as bits: a rule is skipped unless one of its conditions is true. Most cycles are about one job without an
 # eviction, reservation or drain, and skip two thirds of the rules.
-ALWAYS, UNSETTLED, EVICTING, RESERVED, DRAINING, LIMITED, ENFORCING, SELECTING, CALENDAR = (1 << bit for bit in range(9))
+ALWAYS, UNSETTLED, EVICTING, RESERVED, DRAINING, LIMITED, ENFORCING, SELECTING, CALENDAR, MAINTENANCE = (
+    1 << bit for bit in range(10)
+)
 
 RULES: tuple[tuple[Rule, int], ...] = (
     (cancelled_jobs, UNSETTLED),
@@ -61,8 +64,10 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (resized_gangs, UNSETTLED),
     (paused_jobs, UNSETTLED),
     (requested_evictions, UNSETTLED),
+    (maintenance_times, MAINTENANCE),
     (drain_migrations, DRAINING),
     (drains, DRAINING),
+    (maintenance_evictions, MAINTENANCE),
     (migrations, UNSETTLED),
     (moved_jobs, UNSETTLED),
     (reservations, RESERVED | EVICTING),
@@ -145,6 +150,8 @@ def _conditions(state: PoolState) -> int:
         bits |= SELECTING
     if state.gpu_reservations:
         bits |= CALENDAR
+    if state.maintenance:
+        bits |= MAINTENANCE
     return bits
 
 
@@ -223,10 +230,10 @@ def build_indices(state: PoolState) -> None:
 
 
 def timers_wake(state: PoolState) -> list[int]:
-    """The next times, µs, at which a timer of a job, a project cooldown, a turn of shares, a budget or a reservation is due."""
+    """When, µs, a timer of a job, a cooldown, a turn of shares, a budget, a reservation or maintenance is due."""
     times = (
         *(timers_of(state).next(state.now), next_cooldown_end(state), next_share_turn(state), next_budget_change(state)),
-        next_calendar_change(state),
+        *(next_calendar_change(state), next_maintenance_change(state)),
     )
     return [time for time in times if time is not None]
 

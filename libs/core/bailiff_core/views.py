@@ -23,7 +23,7 @@ from bailiff_core.model.placement_ranges import NodeShare, numbers, ranges
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.proposal import Explanation, VictimChoice
 from bailiff_core.model.resource_vector import Amount
-from bailiff_core.model.state import Job, PoolState, Task
+from bailiff_core.model.state import Job, Maintenance, PoolState, Task
 from bailiff_core.model.units import restarts_to_shrink
 from bailiff_core.model.work_lost import Loss, allocated_gpu_milli, victim_loss
 from bailiff_core.records import decisions
@@ -126,6 +126,24 @@ class BudgetView(TypedDict):
     level: Literal["within", "warning", "exhausted"]
     warn_at: Annotated[int, Field(description="Per cent.")]
     at_limit: Literal["lowest-class", "borrow-only", "stop-admitting", "evict"]
+
+
+class MaintenanceView(TypedDict):
+    """A time at which a node is drained.
+
+    Attributes:
+        now: It has begun.
+        made_at_seq: The record of the request.
+    """
+
+    node: str
+    begin: str
+    end: str
+    duration_s: int
+    now: bool
+    made_at_seq: int
+    made_by: str
+    reason: str
 
 
 class ReservationView(TypedDict):
@@ -354,6 +372,26 @@ def budget_views(state: PoolState) -> list[BudgetView]:
             }
         )
     return found
+
+
+def maintenance_views(state: PoolState) -> list[MaintenanceView]:
+    """The maintenance of nodes that is not over, the soonest first."""
+    rows = [maintenance_view(state.nodes[number].name, each) for number, each in state.maintenance.items()]
+    return sorted(rows, key=lambda row: (row["begin"], row["node"]))
+
+
+def maintenance_view(node: str, each: Maintenance) -> MaintenanceView:
+    """One of them."""
+    return {
+        "node": node,
+        "begin": time_text(each.begin),
+        "end": time_text(each.end),
+        "duration_s": (each.end - each.begin) // 1_000_000,
+        "now": each.began,
+        "made_at_seq": each.seq,
+        "made_by": user_text(each.requester, each.requester_verified),
+        "reason": each.reason,
+    }
 
 
 def reservation_views(state: PoolState) -> list[ReservationView]:

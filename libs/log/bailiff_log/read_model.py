@@ -460,12 +460,23 @@ def _node_state(model: ReadModel, _: Record, data: Any) -> None:
 
 @handles(facts.NodeDrained)
 def _drained(model: ReadModel, _: Record, data: facts.NodeDrained) -> None:
-    model.row("nodes", data.node, drained=data.mode)
+    if data.begin is None:
+        model.row("nodes", data.node, drained=data.mode)
+
+
+@handles(decisions.MaintenanceBegan)
+def _maintenance(model: ReadModel, _: Record, data: decisions.MaintenanceBegan) -> None:
+    model.row("nodes", data.node, drained="quick")
 
 
 @handles(facts.NodeUndrained)
 def _undrained(model: ReadModel, _: Record, data: facts.NodeUndrained) -> None:
     model.row("nodes", data.node, drained="")
+
+
+@handles(decisions.MaintenanceEnded)
+def _maintenance_over(model: ReadModel, _: Record, data: decisions.MaintenanceEnded) -> None:
+    model.row("nodes", data.node, drained=data.drained)
 
 
 def _text(rows: list[Row]) -> str:

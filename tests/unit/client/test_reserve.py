@@ -1,6 +1,7 @@
 """`bailiff reserve`, `reservations` and `unreserve`, and times as people write them."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,14 +9,16 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from rich.console import Console
 from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on
 
 from bailiff.client.client import Client
 from bailiff.client.errors import ClientError
 from bailiff.client.moments import moment_of, weekdays_of, zone
-from bailiff.tables.reservations import calendar_text, reservations_table
+from bailiff.tables.reservations import calendar_text, maintenance_table, reservations_table
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.views import reservation_views
+from bailiff_core.model.state import Maintenance
+from bailiff_core.views import maintenance_view, reservation_views
 
 HOUR = 3_600_000_000
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -139,7 +142,7 @@ def test_days_and_zones() -> None:
 def test_a_calendar_is_in_lines_of_75_octets_that_unfold_to_the_text(made: LogWriter) -> None:
     reason = "für alle: " + "äöü " * 60
     row = {**_row(), "reason": reason, "repeat": "weekly", "weekdays": [0, 2], "times_left": 8}
-    printed = calendar_text("pool-a", [row], micros("2026-12-01T00:00:00+00:00"))  # type: ignore[list-item]
+    printed = calendar_text("pool-a", [row], [], micros("2026-12-01T00:00:00+00:00"))  # type: ignore[list-item]
     lines = printed.split("\r\n")
     assert lines.pop() == ""
     assert max(len(line.encode()) for line in lines) <= 75
@@ -169,5 +172,18 @@ def _row() -> dict[str, object]:
 
 def test_an_empty_calendar_is_one(made: LogWriter) -> None:
     assert reservation_views(made.state) == []
-    assert calendar_text("a", [], 0).startswith("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:")
+    assert calendar_text("a", [], [], 0).startswith("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:")
     assert "bailiff reserve" in str(reservations_table([]))
+
+
+def test_the_maintenance_of_a_node_is_in_the_calendar_and_the_table() -> None:
+    noon = micros("2026-12-07T12:00:00+00:00")
+    row = maintenance_view("n1", Maintenance(7, noon, noon + 4 * 3600 * 1_000_000, "new fans"))
+    lines = calendar_text("pool-a", [], [row], 0).split("\r\n")
+    for line in ("UID:7-n1@pool-a.bailiff", "DTSTART:20261207T120000Z", "DURATION:PT4H", "SUMMARY:Maintenance of n1"):
+        assert line in lines
+    assert {"DESCRIPTION:new fans", "CATEGORIES:MAINTENANCE"} <= set(lines)
+    console = Console(width=100)
+    with console.capture() as printed:
+        console.print(maintenance_table([row]))
+    assert re.search(r"n1 +2026-12-07 12:00:00 UTC +4h +new fans", printed.get()), printed.get()

@@ -122,6 +122,15 @@ def _reserved_duration() -> None:
     assert "reservations.max_duration" in refused.reason
 
 
+def _maintenance() -> None:
+    story = Story()
+    story.node("n1")
+    asked = {"node": "n1", "begin": story.time, "duration": TEN_YEARS}
+    refused = admit(Context(story.state, PERMITTED, story.request()), facts.DrainNode.model_validate(asked))
+    assert isinstance(refused, Rejected)
+    assert "at most 30d" in refused.reason
+
+
 BOUNDS = {
     "ReserveGpus.duration": _reserved_duration,
     "SubmitJob.demand.grace": _grace,
@@ -134,6 +143,7 @@ BOUNDS = {
     "CancelJob.grace": _of_a_request(_cancel),
     "EvictJob.grace": _of_a_request(_evict),
     "DrainNode.deadline": _drain_deadline,
+    "DrainNode.duration": _maintenance,
 }
 
 

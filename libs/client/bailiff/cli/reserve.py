@@ -90,18 +90,21 @@ async def reservations(
     session: Session,
     ical: Annotated[bool, typer.Option("--ical", help="Print a calendar for other programs (iCalendar, RFC 5545).")] = False,
 ) -> None:
-    """List reservations of GPUs: whose, how many, and when next."""
+    """List reservations of GPUs: whose, how many, and when next; and the maintenance of nodes."""
+    from rich.console import Group
+
     from bailiff.client.preview import at
-    from bailiff.tables.reservations import calendar_text, reservations_table
-    from bailiff_core.views import reservation_views
+    from bailiff.tables.reservations import calendar_text, maintenance_table, reservations_table
+    from bailiff_core.views import maintenance_views, reservation_views
 
     async with session.client() as client:
         projection = await client.projection(session.pool)
-        rows = reservation_views(at(projection.state, client.now()))
+        state = at(projection.state, client.now())
+        rows, nodes = reservation_views(state), maintenance_views(state)
         if ical:
-            session.out.file.write(calendar_text(projection.pool, rows, client.now()))
+            session.out.file.write(calendar_text(projection.pool, rows, nodes, client.now()))
             return
-        session.show(rows, lambda: reservations_table(rows))
+        session.show(rows, lambda: Group(reservations_table(rows), *([maintenance_table(nodes)] if nodes else [])))
 
 
 def _name(project: str, begin: int) -> str:

@@ -52,6 +52,7 @@ NEXT: Mapping[type[Payload], tuple[Kinds, str]] = {
     facts.NodeLost: ((facts.NodeReachable, facts.NodeJoined), "has not reported since"),
     facts.NodeDrained: ((facts.NodeUndrained,), "is still drained"),
     facts.PolicyApplied: ((facts.PolicyApplied,), "It is still in force"),
+    decisions.MaintenanceBegan: ((decisions.MaintenanceEnded, facts.NodeUndrained), "is still in maintenance"),
     decisions.DrainDeadlineReached: ((facts.NodeUndrained,), "is still drained"),
     decisions.JobPending: (PLACED, "is still pending"),
     decisions.JobRequeued: (PLACED, "is still pending"),

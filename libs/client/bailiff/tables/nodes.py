@@ -12,6 +12,7 @@ from bailiff.render.serializers.victims import AffectedView
 from bailiff_core.humanize import cost_text, count_text, memory_text, thousandths_text, user_text
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Drain
+from bailiff_core.views import MaintenanceView
 
 from .cells import RESTART, gpus_cell, seconds_cell, some
 from .style import STATE_STYLES, indented, state_word, table, text, time_cell
@@ -49,6 +50,12 @@ def _effect(row: AffectedView, drain: Drain) -> str:
     return MAY_FINISH if drain.deadline is None else f"{MAY_FINISH}, else {effect}"
 
 
+def _maintenance(row: MaintenanceView) -> str:
+    ends = f"until {time_cell(row['end'])}"
+    when = ends if row["now"] else f"from {time_cell(row['begin'])} {ends}"
+    return f"{row['node']} has maintenance {when} (#{row['made_at_seq']})" + (f": {row['reason']}" if row["reason"] else "")
+
+
 def _drain(drain: DrainRow) -> str:
     """`graceful until 2026-11-22 12:00:00 (#118): new driver`."""
     until = f" until {time_cell(drain['deadline'])}" if drain["deadline"] and not drain["due"] else ""
@@ -78,6 +85,7 @@ def nodes_table(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableTyp
         )
     drained = [row for row in rows if row["drain"] is not None]
     notes = [text(f"{row['node']} is drained: {_drain(row['drain'])}", "dim") for row in drained if row["drain"] is not None]
+    notes += [text(_maintenance(row["maintenance"]), "dim") for row in rows if row["maintenance"] is not None]
     notes += [text(f"{row['node']} has no valid key: its reports do not count", "yellow") for row in rows if row["key"] == ""]
     if not wide:
         return Group(made, *notes) if notes else made

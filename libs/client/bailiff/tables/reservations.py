@@ -1,4 +1,4 @@
-"""Reservations of GPUs as a table, and as a calendar (iCalendar, RFC 5545): `bailiff reservations`."""
+"""Reservations of GPUs and maintenance of nodes as tables, and as a calendar (iCalendar, RFC 5545): `bailiff reservations`."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from bailiff_core.humanize import duration_text
-from bailiff_core.views import ReservationView
+from bailiff_core.views import MaintenanceView, ReservationView
 
 from .style import table, text, time_cell
 
@@ -37,8 +37,17 @@ def reservations_table(rows: Sequence[ReservationView]) -> RenderableType:
     return made
 
 
-def calendar_text(pool: str, rows: Sequence[ReservationView], now: int) -> str:
-    """All times of the reservations that are not over.
+def maintenance_table(rows: Sequence[MaintenanceView]) -> RenderableType:
+    """Which nodes, and when. UTC."""
+    made = table("MAINTENANCE", "BEGINS", "FOR", "REASON")
+    for row in rows:
+        begins = Text("now", "yellow") if row["now"] else time_cell(row["begin"])
+        made.add_row(text(row["node"], "bold"), begins, duration_text(row["duration_s"] * 1_000_000), text(row["reason"] or "-"))
+    return made
+
+
+def calendar_text(pool: str, rows: Sequence[ReservationView], nodes: Sequence[MaintenanceView], now: int) -> str:
+    """All times of the reservations that are not over, and the maintenance of nodes.
 
     Args:
         now: µs UTC.
@@ -46,22 +55,28 @@ def calendar_text(pool: str, rows: Sequence[ReservationView], now: int) -> str:
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//Bailiff//Reservations//EN"]
     stamp = f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now):%Y%m%dT%H%M%SZ}"
     for row in rows:
-        summary = f"{row['gpus']} GPUs for {row['project']}"
-        lines += [
-            "BEGIN:VEVENT",
-            f"UID:{row['made_at_seq']}-{row['reservation']}@{pool}.bailiff",
-            f"DTSTAMP:{stamp}",
-            f"DTSTART:{_basic(row['begin'])}",
-            f"DURATION:{_duration(row['duration_s'])}",
-            f"SUMMARY:{_escaped(summary)}",
-        ]
+        lines += _event(row, f"{row['reservation']}@{pool}", f"{row['gpus']} GPUs for {row['project']}", stamp)
         if row["repeat"] != "never":
             days = ";BYDAY=" + ",".join(DAYS[day][:2].upper() for day in row["weekdays"]) if row["weekdays"] else ""
             lines.append(f"RRULE:FREQ={row['repeat'].upper()}{days};COUNT={row['times_left']}")
-        if row["reason"]:
-            lines.append(f"DESCRIPTION:{_escaped(row['reason'])}")
         lines += ["CATEGORIES:RESERVATION", "TRANSP:OPAQUE", "END:VEVENT"]
+    for node in nodes:
+        lines += _event(node, f"{node['node']}@{pool}", f"Maintenance of {node['node']}", stamp)
+        lines += ["CATEGORIES:MAINTENANCE", "TRANSP:OPAQUE", "END:VEVENT"]
     return "".join(f"{part}\r\n" for line in [*lines, "END:VCALENDAR"] for part in _folded(line))
+
+
+def _event(row: ReservationView | MaintenanceView, name: str, summary: str, stamp: str) -> list[str]:
+    """How its event begins."""
+    lines = [
+        "BEGIN:VEVENT",
+        f"UID:{row['made_at_seq']}-{name}.bailiff",
+        f"DTSTAMP:{stamp}",
+        f"DTSTART:{_basic(row['begin'])}",
+        f"DURATION:{_duration(row['duration_s'])}",
+        f"SUMMARY:{_escaped(summary)}",
+    ]
+    return [*lines, f"DESCRIPTION:{_escaped(row['reason'])}"] if row["reason"] else lines
 
 
 def _basic(time: str) -> str:

@@ -15,6 +15,7 @@ from bailiff_core.protections.payback import too_dear_to_grow
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.head import head_of_queue, is_schedulable
 from bailiff_core.queue.order import Pass, shares_now
+from bailiff_core.quota.maintenance import closed_to, on_open_nodes, with_maintenance
 from bailiff_core.quota.quota_aware_placement import find_within_bounds
 from bailiff_core.quota.quota_checks import cooldown_violation, over_bounds
 from bailiff_core.records.decisions import JobGrown, JobPending, JobPlaced
@@ -142,7 +143,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     if too_soon is not None:
         return too_soon
     state.indices.to_schedule.pop(unit.job.id, None)
-    scheduling_class = scheduling_class_of(unit)
+    scheduling_class = scheduling_class_of(state, unit)
     if scheduling_class in state.indices.unschedulable and (unit.job.pending_recorded or not unit.core):
         return state.indices.unschedulable[scheduling_class]  # the reason is not recorded, so bounds need no check
     forbidden = over_bounds(snapshot, unit)
@@ -152,6 +153,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         return state.indices.unschedulable[scheduling_class]
     if backfill is not None and backfill.completes_before_head(unit):
         backfill = None  # it cannot delay the head
+    unit = on_open_nodes(state, unit)
     # Jobs of one class need the same, so one search outside the head's reservation speaks for all of them.
     if backfill is not None and scheduling_class in backfill.unplaceable and not _may_be_evicted_for_head(state, unit, backfill):
         return _block(state, unit, backfill)
@@ -164,8 +166,8 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     if isinstance(place, str):
         return place
     if not isinstance(place, GangPlacement):
-        state.indices.unschedulable[scheduling_class] = place.why
-        return place.why
+        why = state.indices.unschedulable[scheduling_class] = with_maintenance(state, unit.job, place.why)
+        return why
     if backfill is not None:
         outside = outside or backfill.find_place(unit, _budget(state))
         if not isinstance(outside, GangPlacement):
@@ -195,16 +197,17 @@ def _block(state: PoolState, unit: Unit, backfill: Backfill) -> str:
     return f"{WOULD_DELAY}{backfill.head.id}, which is first in the queue"
 
 
-def scheduling_class_of(unit: Unit) -> str:
+def scheduling_class_of(state: PoolState, unit: Unit) -> str:
     """Key of all that decides where a unit fits: units with equal keys fit or do not fit alike.
 
     Placed members constrain the others (topology), so a job with placed members has keys of its own.
     """
     job = unit.job
+    closed = "".join(f"-{name}" for name in closed_to(state, job))
     if not job.tasks and len(unit.indices) == job.size:
-        return job.scheduling_class
+        return job.scheduling_class + closed
     own = f"@{job.id}" if job.tasks else ""
-    return f"{job.scheduling_class}{own}:{ranges(unit.indices)}"
+    return f"{job.scheduling_class}{own}:{ranges(unit.indices)}{closed}"
 
 
 def pending_reason(state: PoolState, job: Job) -> str:
@@ -214,7 +217,7 @@ def pending_reason(state: PoolState, job: Job) -> str:
         return "it does not fit"
     snapshot = current_snapshot(state)
     forbidden = over_bounds(snapshot, unit)
-    return forbidden or state.indices.unschedulable.get(scheduling_class_of(unit), "it does not fit")
+    return forbidden or state.indices.unschedulable.get(scheduling_class_of(state, unit), "it does not fit")
 
 
 def _head(state: PoolState) -> Job | None:

@@ -13,6 +13,7 @@ from bailiff_core.placement.gang import GangPlacement, NoFit, place_unit
 from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.quota.maintenance import closed_to
 from bailiff_core.records.decisions import MigrationDecided, MigrationRefused
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -85,8 +86,12 @@ def place_elsewhere(state: PoolState, job: Job, node: str | None) -> GangPlaceme
         node: The target; None: any node but the job's own.
     """
     cluster = current_snapshot(state).cluster
-    own = dict.fromkeys(task.node for task in job.tasks)
-    closed = [entry for entry in cluster.nodes.values() if (entry.number in own if node is None else entry.name != node)]
+    own, never = dict.fromkeys(task.node for task in job.tasks), closed_to(state, job)
+    closed = [
+        entry
+        for entry in cluster.nodes.values()
+        if (entry.number in own if node is None else entry.name != node) or entry.name in never
+    ]
     if len(closed) == len(cluster.nodes):
         return "no other node is schedulable"
     members = tuple(task.index for task in stopped_tasks(job, allocated_tasks(job), whole=True))

@@ -57,7 +57,7 @@ class DrainedNodes:
         unit = next_unit(job) if self._drained else None
         if unit is None:
             return None
-        equal = scheduling_class_of(unit), job.project, job.priority, job.class_name, job.preemptible
+        equal = scheduling_class_of(self._state, unit), job.project, job.priority, job.class_name, job.preemptible
         if equal not in self._answers:
             self._answers[equal] = self._answer(unit)
         answer = self._answers[equal]

@@ -9,7 +9,7 @@ from bailiff_core.records import Record, decisions
 
 from .dependencies import waits_for_text
 from .evictions import REQUESTS
-from .reservations import stays_until
+from .reservations import leaves_for_maintenance, stays_until
 from .sentences import Sentence, actor_text, clock, has_or_have, newest_of, seqs_of, without_stop
 
 SECOND = 1_000_000
@@ -23,6 +23,7 @@ def state_sentences(state: PoolState, job: Job, history: Sequence[Record]) -> It
     """Its state, whether it was backfilled, and whether its GPUs are on one island."""
     yield _state_sentence(state, job, history)
     yield from stays_until(state, job)
+    yield from leaves_for_maintenance(state, job)
     yield from _backfilled(state, job, history)
     yield from _island(job, history)
 

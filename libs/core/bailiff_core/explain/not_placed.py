@@ -7,6 +7,7 @@ from bailiff_core.model.units import Unit, next_unit, restarts_to_grow
 from bailiff_core.placement.gang import GangPlacement, NoFit, cannot_fit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.protections.payback import too_dear_to_grow
+from bailiff_core.quota.maintenance import on_open_nodes, with_maintenance
 from bailiff_core.quota.quota_checks import cooldown_violation, over_bounds
 from bailiff_core.scheduling_snapshot import current_snapshot
 
@@ -27,7 +28,7 @@ def what_it_lacks(state: PoolState, job: Job) -> str | None:
         return "action allocate is disabled (policy field preemption.actions)"
     found = place_now(state, unit)
     if isinstance(found, NoFit):
-        return found.why
+        return with_maintenance(state, job, found.why)
     waits = waits_until(state, job) if job.tasks else None
     if waits is not None or not restarts_to_grow(state, job):
         return waits
@@ -53,7 +54,7 @@ def place_now(state: PoolState, unit: Unit) -> GangPlacement | NoFit:
     """A place of the unit on free and releasing resources, whatever the bounds of its projects."""
     cluster = current_snapshot(state).cluster
     mark = cluster.mark()
-    found = place_unit(cluster, unit, StepBudget(state.rules.preemption.search_steps))
+    found = place_unit(cluster, on_open_nodes(state, unit), StepBudget(state.rules.preemption.search_steps))
     cluster.rollback(mark)
     return found
 

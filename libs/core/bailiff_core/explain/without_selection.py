@@ -69,7 +69,7 @@ class WithoutSelection:
         if unit is None:
             return "never"
         candidates = self._candidates(job, action)
-        key = id(candidates), scheduling_class_of(unit)
+        key = id(candidates), scheduling_class_of(self._state, unit)
         if key not in self._moments:
             self._moments[key] = self._first_moment(unit, action, candidates)
         return self._moments[key]
@@ -97,7 +97,7 @@ class WithoutSelection:
         return "unknown" if len(moments) > MOST_MOMENTS else "never"
 
     def _search(self, unit: Unit, action: Action, candidates: Candidates) -> Proposal:
-        key = id(candidates), scheduling_class_of(unit)
+        key = id(candidates), scheduling_class_of(self._state, unit)
         if key not in self._searched:
             steps = self._state.rules.preemption.search_steps if len(self._searched) < MOST_SEARCHES else 0
             self._searched[key] = select_victims(self._started(), unit, action, StepBudget(steps))

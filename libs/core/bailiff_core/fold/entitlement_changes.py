@@ -32,5 +32,7 @@ ENTITLEMENT_CHANGES = frozenset(
         decisions.JobShrunk,
         decisions.ShareTurnBegan,
         decisions.BudgetLevelChanged,
+        decisions.MaintenanceBegan,
+        decisions.MaintenanceEnded,
     }
 )

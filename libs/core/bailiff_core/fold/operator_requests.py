@@ -1,6 +1,6 @@
 """Requests of operators: evict, pause, resume and migrate jobs; drain nodes."""
 
-from bailiff_core.model.state import OPERATOR, Drain, Eviction, Job, OperatorRequest, PoolState
+from bailiff_core.model.state import OPERATOR, Drain, Eviction, Job, Maintenance, OperatorRequest, PoolState
 from bailiff_core.permissions import Requester, oversees
 from bailiff_core.records import decisions, facts
 
@@ -87,8 +87,14 @@ def holds_of(state: PoolState, requester: Requester, job: Job, hold: str) -> tup
 
 @folds(facts.NodeDrained)
 def node_drained(state: PoolState, fact: facts.NodeDrained) -> None:
-    """The node takes no new tasks. A later request replaces an earlier one."""
+    """The node takes no new tasks, now or at its time. A later request replaces an earlier one of this kind."""
     number, indices = state.node_numbers[fact.node], state.indices
+    if fact.begin is not None:
+        end, who = fact.begin + (fact.duration or 0), (indices.actor, indices.actor_verified)
+        state.maintenance[number] = Maintenance(state.seq, fact.begin, end, fact.reason, *who)
+        _touch_jobs_on(state, number)
+        remember(state, fact.request)
+        return
     deadline = None if fact.deadline is None else state.now + fact.deadline
     due = fact.mode != "graceful"
     drain = Drain(state.seq, fact.mode, fact.reason, deadline, due, indices.actor, indices.actor_verified)
@@ -112,12 +118,42 @@ def drain_deadline_reached(state: PoolState, decision: decisions.DrainDeadlineRe
 def node_undrained(state: PoolState, fact: facts.NodeUndrained) -> None:
     """The node is schedulable again. Evictions that were notified continue; others are cancelled."""
     number = state.node_numbers[fact.node]
+    maintenance = state.maintenance.get(number)
+    if maintenance is not None and (maintenance.began or state.nodes[number].drain is None):
+        del state.maintenance[number]
+        _touch_jobs_on(state, number)
+    _undrain(state, number)
+    remember(state, fact.request)
+
+
+@folds(decisions.MaintenanceBegan)
+def maintenance_began(state: PoolState, decision: decisions.MaintenanceBegan) -> None:
+    """The node is drained, unless it is already."""
+    number = state.node_numbers[decision.node]
+    node, found = state.nodes[number], state.maintenance[number]
+    found.began = True
+    if node.drain is None:
+        node.drain = Drain(found.seq, "quick", found.reason, None, True, found.requester, found.requester_verified)
+        state.draining[number] = None
+    _touch_jobs_on(state, number)
+
+
+@folds(decisions.MaintenanceEnded)
+def maintenance_ended(state: PoolState, decision: decisions.MaintenanceEnded) -> None:
+    """The node is schedulable again, unless an operator has drained it."""
+    number = state.node_numbers[decision.node]
+    del state.maintenance[number]
+    _touch_jobs_on(state, number)
+    if not decision.drained:
+        _undrain(state, number)
+
+
+def _undrain(state: PoolState, number: int) -> None:
     state.nodes[number].drain = None
     state.draining.pop(number, None)
     state.indices.changed_nodes[number] = None
     state.indices.infeasible.clear()
     state.indices.retry_unschedulable = True
-    remember(state, fact.request)
 
 
 def _requester(state: PoolState) -> Requester:
@@ -131,7 +167,7 @@ def _touch_jobs_on(state: PoolState, number: int) -> None:
     state.indices.retry_unschedulable = True
     for job in state.active_jobs():
         if any(task.node == number for task in (*job.tasks, *job.reservation)):
-            state.indices.touched[job.id] = None
+            state.indices.touched[job.id] = state.indices.changed_times[job.id] = None
 
 
 @folds(decisions.MigrationDecided)

@@ -52,7 +52,7 @@ def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
 
 def _is_drain_due(state: PoolState, task: Task) -> bool:
     drain = state.nodes[task.node].drain
-    return drain is not None and drain.due
+    return (drain is not None and drain.due) or task.node in state.maintenance
 
 
 def shortened_graces(state: PoolState) -> Iterator[Decision]:

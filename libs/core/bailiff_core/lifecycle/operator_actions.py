@@ -1,6 +1,6 @@
 """Carries out operators' requests: paused jobs, requested evictions, drained nodes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bailiff_core.fold.gang import active_tasks
@@ -51,9 +51,15 @@ def drains(state: PoolState) -> Iterator[Decision]:
             continue
         on_due_nodes = [task for task in active_tasks(job) if task.node in due]
         if on_due_nodes:
-            tasks = "" if requires_nodes(job, due) else ranges(task.index for task in on_due_nodes)
             grace, reason = drain_terms(state, job, on_due_nodes)
-            yield eviction_decision(state, job, "drain", reason, tasks, grace=grace)
+            yield leaves_nodes(state, job, on_due_nodes, reason, grace)
+
+
+def leaves_nodes(state: PoolState, job: Job, tasks: Sequence[Task], reason: str, grace: int) -> Decision:
+    """Evicts these tasks, which are on nodes that are emptied; the whole job if it cannot run without what it has there."""
+    nodes = dict.fromkeys(task.node for task in tasks)
+    part = "" if requires_nodes(job, nodes) else ranges(task.index for task in tasks)
+    return eviction_decision(state, job, "drain", reason, part, grace=grace)
 
 
 def drain_deadlines(state: PoolState) -> Iterator[int]:

@@ -12,6 +12,7 @@ from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.islands import islands_used
 from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.protections.payback import growth_by
+from bailiff_core.quota.leaving import gone_by
 from bailiff_core.quota.promises import start_breaks_promise, start_waits_for_promise
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobStarting, ReservationDropped
 from bailiff_core.records.payload import Decision
@@ -63,7 +64,7 @@ def growing_gangs(state: PoolState) -> Iterator[Decision]:
 def _of_next_attempt(state: PoolState, job: Job) -> Iterator[Decision]:
     """Decisions on what is reserved for the next attempt, or for tasks that are being relocated (`Job.reservation`)."""
     part = "" if job.phase == "evicting" else ranges(task.index for task in job.reservation)
-    if job.reservation and _on_drained_node(state, job.reservation):
+    if job.reservation and _on_drained_node(state, job, job.reservation):
         yield ReservationDropped(job=job.id, reason="drain", tasks=part)
     elif job.reservation and _resources_lost(state, job, job.reservation):
         yield ReservationDropped(job=job.id, reason="resources-lost", tasks=part)
@@ -79,7 +80,7 @@ def _of_reserved_tasks(state: PoolState, job: Job, members: list[Task]) -> Itera
     preemption = state.preemptions.get(job.preemption) if job.preemption is not None else None
     if preemption is not None and preemption.abandoned is not None:
         yield ReservationDropped(job=job.id, reason="abandoned", preemption=job.preemption, tasks=part)
-    elif _on_drained_node(state, members):
+    elif _on_drained_node(state, job, members):
         yield ReservationDropped(job=job.id, reason="drain", preemption=job.preemption, tasks=part)
     elif _resources_lost(state, job, members):
         yield ReservationDropped(job=job.id, reason="resources-lost", preemption=job.preemption, tasks=part)
@@ -131,9 +132,12 @@ def _restart_to_grow(state: PoolState, job: Job, members: list[Task]) -> Iterato
         yield restart_in_place(state, job, [*running, *ready], f"it grows to {size}: {growth_by(state, job, ready)}")
 
 
-def _on_drained_node(state: PoolState, members: list[Task]) -> bool:
-    """Whether any of the tasks is reserved on a node that is being drained."""
-    return any(state.nodes[task.node].drain is not None for task in members)
+def _on_drained_node(state: PoolState, job: Job, members: list[Task]) -> bool:
+    """Whether any of the tasks is reserved on a node that is being drained, or will be before the job could be gone."""
+    if any(state.nodes[task.node].drain is not None for task in members):
+        return True
+    begins = [state.maintenance[task.node].begin for task in members if task.node in state.maintenance]
+    return bool(begins) and min(begins) < gone_by(state, job)
 
 
 def _resources_lost(state: PoolState, job: Job, members: list[Task]) -> bool:

@@ -11,7 +11,7 @@ from bailiff_core.model.sorted_jobs import Key, SortedJobs
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.queue import ageing, preemption_delay, schedule_timeout, share_turn
 
-from . import begin, idle_since, park_limit, snapshot_interval, snapshot_retention, stale_grace
+from . import before_maintenance, begin, idle_since, park_limit, snapshot_interval, snapshot_retention, stale_grace
 
 
 def _backoff_end(state: PoolState, job: Job) -> int | None:  # noqa: ARG001
@@ -30,6 +30,7 @@ def _lacks_tasks(job: Job) -> bool:
 
 DUE: dict[str, Callable[[PoolState, Job], int | None]] = {
     begin.NAME: begin.due,
+    before_maintenance.NAME: before_maintenance.due,
     ageing.NAME: ageing.due,
     schedule_timeout.NAME: schedule_timeout.due,
     stale_grace.NAME: stale_grace.due,

@@ -115,6 +115,27 @@ class Drain:
     requester_verified: bool = False
 
 
+@dataclass(slots=True)
+class Maintenance:
+    """A time at which a node is drained, requested by the record `seq`.
+
+    Attributes:
+        begin: µs UTC; its tasks are gone by then.
+        end: µs UTC.
+        began: By record.
+        requester: The actor of the request.
+        requester_verified: Whether that name was verified.
+    """
+
+    seq: int
+    begin: int
+    end: int
+    reason: str = ""
+    requester: str = ""
+    requester_verified: bool = False
+    began: bool = False
+
+
 OPERATOR = "an operator"
 """The hold of an operator's pause."""
 SILENT_AFTER = 60_000_000
@@ -827,6 +848,7 @@ class PoolState:
         topic_ids: Kafka's ids of the topics that `inputs` has positions of.
         proposals: Proposals of the current batch, by the seq of the request.
         draining: Nodes being drained, in the order of the requests.
+        maintenance: By number of the node, until it is over.
         silent_nodes: Nodes that fell silent while too many others did; none of them is declared lost.
         run_time_limits: When running jobs reach their limit, soonest first.
         enforcing: Within a cycle, a policy was applied with `enforce`.
@@ -905,6 +927,7 @@ class PoolState:
     freed_seq: int = -1
     attachments: dict[int, Attachment] = field(default_factory=dict)
     draining: dict[int, None] = field(default_factory=dict)
+    maintenance: dict[int, Maintenance] = field(default_factory=dict)
     enforcing: bool = False
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     indices: Indices = field(default_factory=Indices)

@@ -18,6 +18,7 @@ from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks,
 from bailiff_core.placement.packing import ANYWHERE, has_capacity
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of_unit
+from bailiff_core.quota.maintenance import on_open_nodes
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 from bailiff_core.scheduling_snapshot.completion_order import ASSUMED_EVICTED, NO_COMPLETION, End, in_order_of_end, known_end
 
@@ -57,7 +58,7 @@ class Backfill:
     def __init__(self, snapshot: SchedulingSnapshot, head: Unit, budget: StepBudget) -> None:
         self._snapshot = snapshot
         self.head = head.job
-        self._head = head
+        self._head = head = on_open_nodes(snapshot.state, head)
         self._budget = budget
         self._wanted = {need: len(indices) for need, indices in requirements_of_unit(head).items()}
         self.victims = BackfilledVictims(snapshot, head)

@@ -8,6 +8,7 @@ from bailiff_core.model.job_labels import is_excluded
 from bailiff_core.model.state import Job, PoolState
 
 NEVER = 1 << 62  # µs
+SECOND = 1_000_000
 
 
 def leaving_time(state: PoolState, job: Job) -> int:
@@ -67,6 +68,12 @@ def gone_by(state: PoolState, job: Job, leave: Leave = until_evictable) -> int:
     """
     until = leave(state, job).at(state.now)
     return NEVER if until >= NEVER else max(until, state.now) + leaving_time(state, job)
+
+
+def gone_after_start(state: PoolState, job: Job) -> int:
+    """As `gone_by`, if it starts now and runs for no less time than a restart costs: else it might have to leave at once."""
+    gone = gone_by(state, job)
+    return gone if evictable_from(state, job) else gone + max(state.rules.preemption.restart_cost, SECOND)
 
 
 def evictable_from(state: PoolState, job: Job) -> int:

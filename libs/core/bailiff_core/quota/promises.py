@@ -15,11 +15,9 @@ from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import Unit, allocated_tasks
 
 from .holdings import Held, gpus_of, held_by
-from .leaving import NEVER, Leave, evictable_from, gone_by, until_evictable, until_limit
+from .leaving import NEVER, Leave, evictable_from, gone_after_start, gone_by, until_evictable, until_limit
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
-
-SECOND = 1_000_000
 
 
 class Moment(NamedTuple):
@@ -178,11 +176,9 @@ def promise_broken(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
         free = free_now(gpus, path)
         if free < 0 and free < free_now():
             return _held_text(promises, state.now, path, "")
-    gone = gone_by(state, unit.job)
-    leave: Leave = until_evictable
-    if not evictable_from(state, unit.job):
-        # It starts for no less time than a restart costs, or where nobody must go for it: else it might have to at once.
-        gone, leave = gone + max(state.rules.preemption.restart_cost, SECOND), until_limit
+    gone = gone_after_start(state, unit.job)
+    # One that may be evicted starts where nobody must go for it: else it might have to at once.
+    leave: Leave = until_evictable if evictable_from(state, unit.job) else until_limit
     for moment in promises.moments(leave):
         if gone <= moment.time:
             break

@@ -310,6 +310,32 @@ class DrainDeadlineReached(Decision):
     node: NodeName
 
 
+class MaintenanceBegan(Decision):
+    """The maintenance of a node begins: it is drained until the end.
+
+    Attributes:
+        leaving: Jobs that still have tasks there.
+    """
+
+    node: NodeName
+    begin: Time
+    end: Time
+    leaving: tuple[JobName, ...] = ()
+
+
+class MaintenanceEnded(Decision):
+    """The maintenance of a node is over: it takes tasks again.
+
+    Attributes:
+        drained: The mode of a drain apart from that, which goes on; empty: there is none.
+    """
+
+    node: NodeName
+    begin: Time
+    end: Time
+    drained: Literal["", "graceful", "quick", "fast"] = ""
+
+
 class MigrationDecided(Decision):
     """The job is evicted and this place is reserved for its next attempt until `expires`.
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bailiff_core.model.document import DeviceId, Duration, MachineId, NodeName, Reason
+from bailiff_core.model.document import DeviceId, Duration, MachineId, NodeName, Reason, Time
 
 from .devices import DeviceFact
 from .request import Recorded, RequestBody, RequestFact
@@ -21,6 +21,8 @@ class DrainNode(RequestBody):
         mode: `graceful`: jobs that handle eviction notices move if they fit elsewhere; others may finish until the deadline, then
             they are evicted. `quick`: jobs are evicted now, with their full grace. `fast`: now, with the policy's short grace.
         deadline: From now on; without one, `graceful` lets jobs finish.
+        begin: For maintenance at this time: its jobs are gone by then. Without mode and deadline; with `duration`.
+        duration: How long the maintenance lasts; then the node takes tasks again.
     """
 
     VERB = "drain"
@@ -28,18 +30,20 @@ class DrainNode(RequestBody):
     mode: Literal["graceful", "quick", "fast"] = "graceful"
     deadline: Duration | None = None
     reason: Recorded = ""
+    begin: Time | None = None
+    duration: Annotated[Duration, Field(ge=60_000_000)] | None = None
 
 
 class NodeDrained(RequestFact, DrainNode):
     """An operator drains the node: nothing new is placed there, and its tasks are evicted.
 
     mode: graceful: at `deadline`, earlier only by migration or exit; quick: now, with full grace; fast: now, with the
-    policy's short grace. deadline: time from now; omitted with graceful: none.
+    policy's short grace. deadline: time from now; omitted with graceful: none. begin: not now, but for maintenance from then on.
     """
 
 
 class UndrainNode(RequestBody):
-    """Make a drained node schedulable again. Evictions that have started continue; others are cancelled."""
+    """Make a drained node schedulable again, or cancel its maintenance. Evictions that have started continue, others do not."""
 
     VERB = "undrain"
     DONE = "{node} is schedulable again"

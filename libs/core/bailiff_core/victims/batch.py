@@ -21,6 +21,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import Pass, shares_now
 from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.quota.fair_share import NOTHING
+from bailiff_core.quota.maintenance import on_open_nodes
 from bailiff_core.quota.quota_aware_placement import by_measure, find_within_bounds
 from bailiff_core.quota.quota_checks import CapAtFairShare, Shares, above_limit, exceeds, over_limit
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
@@ -145,7 +146,7 @@ def select_victims(batch: SelectionBatch, unit: Unit, action: Action, budget: St
     """
     snapshot = batch.snapshot
     mark = snapshot.mark()
-    refusals = []
+    refusals, unit = [], on_open_nodes(snapshot.state, unit)
     for measured in by_measure(snapshot, unit, action):
         try:
             found = _select(batch, measured, action, budget, request)

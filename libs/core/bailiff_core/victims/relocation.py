@@ -9,6 +9,7 @@ from bailiff_core.placement.gang import GangPlacement, TaskPlacement, cannot_fit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
 from bailiff_core.placement.topology_parts import has_topology_constraints
+from bailiff_core.quota.maintenance import on_open_nodes
 
 from .candidates import EvictionStep
 from .trial import Trial
@@ -120,14 +121,16 @@ def relocate(trial: Trial, unit: Unit, budget: StepBudget) -> GangPlacement | No
     if not missing:
         place = GangPlacement(tuple(kept), future=True)
     elif kept:
-        found = place_unit(trial.cluster, Unit(unit.job, tuple(missing), unit.core), part, reserve=True)
+        moved = on_open_nodes(trial.snapshot.state, Unit(unit.job, tuple(missing), unit.core))
+        found = place_unit(trial.cluster, moved, part, reserve=True)
         if isinstance(found, GangPlacement):
             place = GangPlacement(tuple(sorted((*kept, *found.tasks), key=lambda task: task.index)), future=True)
     if place is None:
         trial.rollback(mark)
-        if cannot_fit(trial.cluster, unit):
+        moved = on_open_nodes(trial.snapshot.state, unit)
+        if cannot_fit(trial.cluster, moved):
             return None
-        found = place_unit(trial.cluster, unit, part, reserve=True)
+        found = place_unit(trial.cluster, moved, part, reserve=True)
         place = found if isinstance(found, GangPlacement) else None
     budget.join(part)
     return place

@@ -15,6 +15,7 @@ from bailiff_core.placement.task_requirements import requirements_of_unit
 from bailiff_core.placement.topology_domains import key_of
 from bailiff_core.placement.topology_parts import TopologyPart, topology_parts_of
 from bailiff_core.protections import Shields
+from bailiff_core.quota.maintenance import on_open_nodes
 from bailiff_core.quota.quota_aware_placement import as_placed, mixes_kinds
 from bailiff_core.quota.quota_checks import Shares, over_limit
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
@@ -125,6 +126,7 @@ def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, proposa
     if proposal.refused is not None or proposal.job != preemptor.id:
         return Stale("the proposal is a refusal or for another job")
     unit = next_unit(preemptor)
+    unit = None if unit is None else on_open_nodes(snapshot.state, unit)
     if unit is None or preemptor.phase not in ("pending", "starting", "running") or bool(proposal.tasks) != bool(preemptor.tasks):
         return Stale(f"{preemptor.id!r} is no longer pending")
     if proposal.tasks and sorted(numbers(proposal.tasks)) != sorted(unit.indices):

@@ -47,7 +47,7 @@ WORDS: Mapping[str, str] = {
     "NodeReady": "a node joined, or its heartbeats resumed",
     "NodeNotReady": "a node sends no heartbeats; nothing new is placed there",
     "NodeLost": "the lease of a node expired; its tasks are lost",
-    "NodeDrained": "a node is being drained; nothing new is placed there",
+    "NodeDrained": "a node is being drained, or will be for maintenance; nothing new is placed there",
     "NodeUndrained": "a drained node is schedulable again",
     "DeviceQuarantined": "a GPU was not verified free and is out of service",
     "DeviceCleared": "a quarantined GPU is schedulable again",

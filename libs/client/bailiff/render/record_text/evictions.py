@@ -2,7 +2,7 @@
 
 from bailiff_core.explain.eviction_stages import SHORTENED_BY, STAGES, snapshot_text, stuck_text
 from bailiff_core.explain.victims import EVICTED, eviction_cause_text, stop_word
-from bailiff_core.humanize import cost_text, duration_text, user_text
+from bailiff_core.humanize import cost_text, duration_text, user_text, window_text
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.work_lost import loss_text, past_loss
@@ -120,6 +120,17 @@ def _eviction_decided(decision: decisions.EvictionDecided, state: PoolState) -> 
 @describes(decisions.DrainDeadlineReached)
 def _drain_deadline_reached(decision: decisions.DrainDeadlineReached, _state: PoolState) -> Statement:
     return Statement("drain deadline", decision.node, "remaining jobs are evicted", "warn")
+
+
+@describes(decisions.MaintenanceBegan)
+def _maintenance_began(decision: decisions.MaintenanceBegan, _state: PoolState) -> Statement:
+    still = f"still there: {', '.join(decision.leaving)}" if decision.leaving else ""
+    return Statement("maintenance begins", decision.node, joined(window_text(decision.begin, decision.end), still), "warn")
+
+
+@describes(decisions.MaintenanceEnded)
+def _maintenance_ended(decision: decisions.MaintenanceEnded, _state: PoolState) -> Statement:
+    return Statement("maintenance ended", decision.node, "still drained" if decision.drained else "schedulable again", "good")
 
 
 @describes(decisions.MigrationDecided, event=lambda _, decision, __: "Moved" if decision.cause == "migration" else "Resized")

@@ -68,6 +68,9 @@ def _job_spec_granted(fact: facts.JobSpecGranted, _state: PoolState) -> Statemen
 
 @describes(facts.NodeDrained, event="NodeDrained")
 def _node_drained(fact: facts.NodeDrained, _state: PoolState) -> Statement:
+    if fact.begin is not None:
+        window = window_text(fact.begin, fact.begin + (fact.duration or 0))
+        return Statement("maintenance planned", fact.node, with_reason(f"{window}; jobs leave before", fact.reason), "warn")
     within = f"within {duration_text(fact.deadline)}" if fact.deadline is not None else ""
     more = with_reason(joined(f"no new placements, {DRAINS[fact.mode]}", within), fact.reason)
     return Statement("node drained", fact.node, more, "warn")

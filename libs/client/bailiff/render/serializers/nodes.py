@@ -12,7 +12,7 @@ from bailiff_core.model.mig import device_gpu_milli, listed_devices, mig_weights
 from bailiff_core.model.parking import parked_bytes
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Device, Job, Node, PoolState, Task
-from bailiff_core.views import Gpus, NodeState, NodeView
+from bailiff_core.views import Gpus, MaintenanceView, NodeState, NodeView, maintenance_view
 
 from .times import moment
 
@@ -97,6 +97,7 @@ class NodeRow(NodeView):
         snapshots: The drivers that save and restore tasks on it.
         parking_bytes: Memory that it keeps for parked jobs; 0: it parks none.
         parking_bytes_free: The part of it that is free.
+        maintenance: When it is drained for maintenance, if it will be or is.
     """
 
     number: int
@@ -115,6 +116,7 @@ class NodeRow(NodeView):
     incarnation: str
     key: str | None
     drain: DrainRow | None
+    maintenance: MaintenanceView | None
     devices: list[DeviceRow]
     snapshots: list[SnapshotRow]
     parking_bytes: int
@@ -181,6 +183,7 @@ def node_row(state: PoolState, node: Node, holders: dict[tuple[int, int], list[H
     def gpus(*states: DeviceStateWord) -> float:
         return int(sum(each for each, device in zip(milli, devices, strict=True) if device["state"] in states)) / 1000
 
+    planned = state.maintenance.get(node.number)
     return {
         "node": node.name,
         "number": node.number,
@@ -205,6 +208,7 @@ def node_row(state: PoolState, node: Node, holders: dict[tuple[int, int], list[H
         "incarnation": node.incarnation,
         "key": _key_of(state, node),
         "drain": drain_row(node),
+        "maintenance": None if planned is None else maintenance_view(node.name, planned),
         "devices": devices,
         "snapshots": [
             {"driver": each.driver, "version": each.version, "why_not": each.why_not, "bytes_per_s": each.bytes_per_s}

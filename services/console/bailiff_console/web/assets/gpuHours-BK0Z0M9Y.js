@@ -1,1 +1,0 @@
-import{D as e}from"./index-9LelIHdB.js";var t=e=>e>0&&e<.005?`< 0.01`:e.toLocaleString(`en`,{minimumFractionDigits:2,maximumFractionDigits:2}),n=(e,t)=>t>0?`${Math.round(100*e/t)} %`:`–`,r=(t,n,r)=>e(t,[`accounting`],{project:n,month:r});export{n,r,t};
