@@ -1,4 +1,4 @@
-"""`maintenance`: when a job has to leave a node at the latest, to be gone by its maintenance."""
+"""`maintenance`: the last moment to evict a job from a node before its maintenance."""
 
 from bailiff_core.fold.gang import active_tasks
 from bailiff_core.model.state import Job, PoolState, Task

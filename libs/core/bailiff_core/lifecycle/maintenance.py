@@ -30,7 +30,7 @@ def maintenance_times(state: PoolState) -> Iterator[Decision]:
 
 
 def maintenance_evictions(state: PoolState) -> Iterator[Decision]:
-    """Evicts what must leave a node before its maintenance, once its last moment has come."""
+    """Evicts jobs from a node before its maintenance, once the last moment of each has come."""
     for job in timers_of(state).due(state, rule.NAME):
         last = state.now + leaving_time(state, job)
         tasks = [task for task in rule.tasks_there(state, job) if state.maintenance[task.node].begin <= last]
