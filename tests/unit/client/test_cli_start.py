@@ -107,9 +107,25 @@ def test_completion_loads_no_data_models_and_no_kafka(line: str, word: str) -> N
     assert among(loaded(RUN, environment=shell), NO_DATA) == []
 
 
-def test_importing_the_package_loads_no_client() -> None:
-    code = "import json, sys, bailiff; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
-    assert among(loaded(code), ("pydantic", "typer", *NO_DATA)) == []
+@pytest.mark.parametrize(
+    ("imported", "unneeded"),
+    [
+        pytest.param("bailiff", ("pydantic", "typer", *NO_DATA), id="the package loads no client"),
+        pytest.param("bailiff.cli", ("bailiff_sim", "matplotlib"), id="the command loads no simulator", marks=pytest.mark.slow),
+        pytest.param("bailiff.cli.plan", ("aiokafka",), id="plan loads no Kafka client", marks=pytest.mark.slow),
+        pytest.param(
+            # `nodes`, `explain`, `describe` and `submit`: the first search loads numpy, and services at their start
+            "bailiff.tables.nodes, bailiff.explain.question, bailiff.cli.submission, bailiff_log.signatures, "
+            "bailiff_core.explain.budgets",
+            ("numpy",),
+            id="commands that search no victims load no arrays",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_what_an_import_does_not_load(imported: str, unneeded: tuple[str, ...]) -> None:
+    code = f"import json, sys, {imported}; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    assert among(loaded(code), unneeded) == []
 
 
 @pytest.mark.slow
@@ -120,14 +136,6 @@ def test_list_in_a_pipe_loads_these_packages_and_no_other(api: str, needs: set[s
     packages = {name.split(".")[0] for name in modules} & set(packages_distributions())
     assert {name for name in packages - UNAVOIDABLE if not name.startswith("bailiff")} == needs
     assert {".".join(name.split(".")[:2]) for name in modules if name.startswith("bailiff_core.")} == LIST_OF_CORE
-
-
-@pytest.mark.slow
-def test_commands_that_search_no_victims_load_no_arrays() -> None:
-    """`nodes`, `explain`, `describe` and `submit`: numpy is loaded by the first search, and by services at their start."""
-    needed = "bailiff.tables.nodes, bailiff.explain.question, bailiff.cli.submission, bailiff_log.signatures"
-    code = f"import json, sys, {needed}, bailiff_core.explain.budgets; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
-    assert among(loaded(code), ("numpy",)) == []
 
 
 @pytest.mark.slow

@@ -546,15 +546,6 @@ def test_the_same_snapshot_gives_the_same_bytes_under_any_hash_seed(tmp_path: Pa
     assert len(found) == 1
 
 
-@pytest.mark.slow
-def test_plan_needs_no_kafka_client() -> None:
-    code = "import sys; import bailiff.cli, bailiff.cli.plan; print([name for name in sys.modules if 'aiokafka' in name])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}
-    )
-    assert done.stdout.strip() == "[]"
-
-
 # --- schemas
 
 

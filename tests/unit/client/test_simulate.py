@@ -192,10 +192,3 @@ def test_a_trace_is_read_once_per_command(monkeypatch: pytest.MonkeyPatch) -> No
     assert bailiff("simulate", *TINY, "--baseline", "fifo", "--seeds", 2).exit_code == ExitCode.DONE
     assert bailiff("policy", "tune", *TINY, "--knob", "eviction.grace=1s,2s").exit_code == ExitCode.DONE
     assert len(read) == 2
-
-
-@pytest.mark.slow
-def test_other_commands_do_not_import_the_simulator() -> None:
-    code = "import sys, bailiff.cli; print([name for name in sys.modules if name.startswith(('bailiff_sim', 'matplotlib'))])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert found.stdout.strip() == "[]"
