@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.kits.builders import group
 from tests.kits.log_builder import HOUR, MINUTE, NEW_YEAR, SECOND, Story, policy
 
 from bailiff_core.admission import PERMITTED, Context, Rejected, admit
@@ -86,11 +87,79 @@ def test_what_still_runs_when_it_begins_is_on_record_and_leaves() -> None:
     story = pool()
     story.runs("build", gpus=8, cls="build")
     plan(story, begin=MINUTE)
-    ((job, at, _),) = evicted(story)
-    assert (job, at) == ("build", story.time - NEW_YEAR), "there is less time than it needs"
+    assert evicted(story) == [("build", story.time - NEW_YEAR, 30 * SECOND)], "half of the margin is left, and no more"
     story.wait(MINUTE)
     (began,) = story.decisions("MaintenanceBegan")
     assert began.leaving == ("build",)
+
+
+def where(story: Story, job: str) -> set[str]:
+    """The nodes on which the job has tasks, or reserved places."""
+    found = story.job(job)
+    return {story.state.nodes[task.node].name for task in (*found.tasks, *found.reservation)}
+
+
+def test_nobody_is_evicted_on_a_node_that_the_preemptor_would_have_to_leave() -> None:
+    story = pool(nodes=2)
+    for node in ("n1", "n2"):
+        story.runs(f"on-{node}", group(gpus=8, nodes=(node,)), after=MINUTE)
+    plan(story, "n2", begin=HOUR)
+    story.submit("build", gpus=8, cls="build", preemptible=False)
+    story.propose()
+    decision = story.expect("PreemptionDecided")
+    assert [victim.job for victim in decision.victims] == ["on-n1"], "the other has run for less"
+
+
+def test_no_job_moves_to_a_node_that_it_would_have_to_leave() -> None:
+    story = pool(nodes=3)
+    story.runs("here", group(gpus=4, nodes=("n1",)))
+    story.runs("mover", gpus=2)
+    assert where(story, "mover") == {"n1"}
+    story.runs("there", group(gpus=4, nodes=("n3",)))
+    plan(story, "n3", begin=4 * MINUTE)
+    story.migrate("mover")
+    assert [share.node for share in story.expect("MigrationDecided").placement] == [story.state.node_numbers["n2"]]
+
+
+@pytest.mark.parametrize("jointly", [False, True])
+def test_no_victim_is_moved_to_a_node_that_it_would_have_to_leave(jointly: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if jointly:
+        monkeypatch.setattr("bailiff_core.victims.consolidation.relocate", lambda *_: None)
+    story = pool(nodes=3, preemption={"actions": ["allocate", "consolidate"], "max_migrations": None})
+    story.runs("mover", gpus=2)
+    assert where(story, "mover") == {"n1"}
+    for node, gpus in (("n2", 6), ("n3", 4)):
+        story.runs(f"fills-{node}", group(gpus=gpus, nodes=(node,)))
+    plan(story, "n2", begin=4 * MINUTE)
+    story.submit("wide", group(gpus=8, nodes=("n1",)))
+    story.propose()
+    decision = story.expect("PreemptionDecided", action="consolidate")
+    ((moved,),) = [[share.node for share in victim.moved_to] for victim in decision.victims]
+    assert moved == story.state.node_numbers["n3"]
+
+
+def test_a_proposal_from_before_the_request_is_stale() -> None:
+    story = pool()
+    story.runs("train", gpus=8)
+    story.submit("build", gpus=8, cls="build", preemptible=False)
+    before = story.proposal()
+    plan(story, begin=HOUR)
+    story.cycle(before)
+    assert not list(story.decisions("PreemptionDecided"))
+    assert story.job("train").eviction is None
+
+
+def test_a_place_that_is_reserved_is_dropped_once_maintenance_comes_too_soon() -> None:
+    story = pool()
+    story.runs("train", gpus=8)
+    story.submit("build", gpus=8, cls="build", preemptible=False)
+    story.propose()
+    assert where(story, "build") == {"n1"}
+    plan(story, begin=HOUR)
+    story.expect("ReservationDropped", job="build", reason="drain")
+    story.propose_all()
+    assert where(story, "build") == set()
+    story.holds()
 
 
 def test_of_a_job_on_several_nodes_only_the_surplus_leaves() -> None:

@@ -15,6 +15,7 @@ from bailiff_core.placement.gang import GangPlacement, NoFit
 from bailiff_core.placement.joint_placement import place_jointly
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
+from bailiff_core.quota.maintenance import on_open_nodes
 
 from .candidates import Candidates, EvictionChain, EvictionStep
 from .infeasibility import no_relocation
@@ -253,10 +254,10 @@ class _RelocationSearch:
 
     def _jointly(self, chosen: Sequence[EvictionStep]) -> tuple[GangPlacement, dict[str, GangPlacement]] | None:
         """Placements of all of them by one joint search, which is exact."""
-        units = units_by_job(chosen)
+        units, state = units_by_job(chosen), self.trial.snapshot.state
         most = JOINT_PLACEMENT_STEPS * self.depth
         part = self.budget.part(min(most, self.budget.remaining // 4) if self.depth == 1 else most)
-        found = place_jointly(self.cluster, [self.unit, *units], part)
+        found = place_jointly(self.cluster, [self.unit, *(on_open_nodes(state, unit) for unit in units)], part)
         self.budget.join(part)
         if isinstance(found, str):
             self.certain = self.certain and found == "impossible"
