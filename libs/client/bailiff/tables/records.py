@@ -79,10 +79,11 @@ def event_line(row: EventRow) -> Text:
     line.append(f" {row['pool']}#{row['seq']:<6}", "cyan")
     line.append(f" {row['type']:<16}", EVENT_TONES.get(row["type"], ""))
     tasks = f"/{row['tasks']}" if row["tasks"] else ""
-    line.append(f" {plain(row['job'] or row['node']) or '-'}{tasks}", "bold")
+    about = f"{plain(row['job'] or row['node']) or '-'}{tasks}"
     where = row["node"] if row["job"] and row["type"] in ("Scheduled", "Started", "Resumed", "Restarted", "Reserved") else ""
     project = f"[{row['project']}]" if row["project"] else ""
     more = "  ".join(part for part in (project, f"on {where}" if where else "", row["reason"]) if part)
+    line.append(f" {about:<16}" if more else f" {about}", "bold")
     line.append(f"  {plain(more)}" if more else "")
     return line
 
