@@ -73,6 +73,28 @@ def test_gpus_are_reserved_listed_printed_for_calendars_and_given_back(bailiff: 
     assert "No reservations" in bailiff("reservations").output
 
 
+def test_maintenance_of_a_node_is_planned_listed_and_cancelled(bailiff: Run, made: LogWriter) -> None:
+    at = ("drain", "gpu-01", "--from", "2026-12-08T08:00", "--for", "4h", "--tz", "Europe/Berlin", "--reason", "new fans")
+    tried = bailiff(*at, "--dry-run")
+    assert "nothing was requested" in tried.output
+    assert not made.state.maintenance
+    done = bailiff(*at, "--yes")
+    assert done.exit_code == 0, done.output
+    assert "gpu-01 has maintenance, 2026-12-08 07:00 to 11:00 UTC" in done.output
+    assert "to cancel it: bailiff undrain gpu-01" in done.output
+    assert "2026-12-08" in bailiff("reservations").output
+    assert "new fans" in bailiff("reservations", "--ical").output
+    again = json.loads(bailiff(*at, "--yes", "-o", "json").output)
+    assert (again["begin"][:16], again["end"][:16]) == ("2026-12-08T07:00", "2026-12-08T11:00")
+    assert bailiff("undrain", "gpu-01").exit_code == 0
+    assert not made.state.maintenance
+
+
+@pytest.mark.parametrize("more", [("--from", "sat 08:00"), ("--for", "4h"), ("--from", "sat 08:00", "--for", "4h", "--quick")])
+def test_maintenance_needs_both_times_and_no_mode(bailiff: Run, more: tuple[str, ...]) -> None:
+    assert "--from needs --for, and neither goes with a mode or --deadline" in bailiff("drain", "gpu-01", *more, "--yes").output
+
+
 def test_a_name_is_made_of_project_and_time_and_until_counts_the_times(bailiff: Run) -> None:
     day = ("--gpus", "1", "--from", "2026-12-08T08:00", "--for", "1h", "--project", "demo")
     found = bailiff("reserve", *day, "--repeat", "weekly", "--on", "tue,fri", "--until", "2026-12-12", "--tz", "Asia/Tokyo")

@@ -292,10 +292,9 @@ def test_the_last_byte_is_given_as_well(total: int, wants: Any, priorities: Any,
 
 @AT
 def test_the_least_amount_of_a_resource_may_be_taken_for_it(at: int) -> None:
-    margin = tuple(1 if place == at else None for place in range(3))
-    assert _has_below(at, one(at), ZERO, margin)
-    assert not _has_below(at, one(at), one(at), margin)
-    assert not _has_below(at, ZERO, ZERO, margin)
+    assert _has_below(at, one(at), ZERO, 1)
+    assert not _has_below(at, one(at), one(at), 1)
+    assert not _has_below(at, ZERO, ZERO, 1)
 
 
 def test_of_several_jobs_one_that_may_be_the_last_is_enough() -> None:

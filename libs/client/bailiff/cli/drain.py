@@ -55,6 +55,7 @@ async def drain(
     from bailiff.tables.nodes import affected_table
     from bailiff_core.model.state import Drain
     from bailiff_core.records.node_requests import DrainNode
+    from bailiff_core.records.wire import time_text
 
     mode = _mode(graceful, quick, fast)
     planned = begin is not None
@@ -90,7 +91,9 @@ async def drain(
             more = "to cancel it: bailiff undrain" if planned else "remaining jobs: bailiff nodes"
             session.say(f"{done}  ({projection.pool}#{seq}); {more}{f' {node}' if planned else ''}")
         if not session.for_people:
-            session.show({"node": node, "pool": projection.pool, "mode": mode, "seq": seq, "affected": rows}, lambda: "")
+            times = None if at is None or lasts is None else {"begin": time_text(at), "end": time_text(at + lasts)}
+            row = {"node": node, "pool": projection.pool, "mode": mode, **(times or {}), "seq": seq, "affected": rows}
+            session.show(row, lambda: "")
 
 
 def node_of(state: PoolState, name: str) -> Node:
